@@ -7,11 +7,11 @@
 #if defined(__GNUC__)
 #define LS_API __attribute__((visibility("default")))
 #define LS_MUST_USE __attribute__((warn_unused_result))
-#define LS_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define LS_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
 #define LS_API
 #define LS_MUST_USE
-#define LS_PRINTF(format, first)
+#define LS_PRINTF(text, first)
 #endif
 
 #ifdef __cplusplus
