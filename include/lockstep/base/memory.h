@@ -2,9 +2,9 @@
  *
  * A rank has one account (ls_memory) and takes its memory from arenas. An arena belongs to one
  * category and is emptied whole: parameters live as long as the rank, the activations of a
- * micro-batch until its backward pass. The account counts the bytes asked for, not what malloc rounds
- * them to, so that a prediction can be held to it byte for byte. An account and its arenas belong to one
- * thread at a time. */
+ * micro-batch until its backward pass. The account counts the bytes asked for, not what malloc
+ * rounds them to, so that a prediction can be held to it byte for byte. An account and its arenas
+ * belong to one thread at a time. */
 #ifndef LS_BASE_MEMORY_H
 #define LS_BASE_MEMORY_H
 
@@ -47,9 +47,9 @@ LS_API size_t ls_memory_total_peak_bytes(const ls_memory *memory);
 LS_API ls_status ls_arena_create(ls_arena **ret_arena, ls_memory *memory,
                                  ls_memory_category category) LS_MUST_USE;
 
-/* Takes count * size bytes, aligned to 64, contents unspecified. *ret_pointer is any object pointer's
- * address, cast to void *. Zero bytes give a pointer that may not be read. Errors: LS_ERR_MEMORY,
- * also when count * size overflows; the arena is as before. */
+/* Takes count * size bytes, aligned to 64, contents unspecified. *ret_pointer is any object
+ * pointer's address, cast to void *. Zero bytes give a pointer that may not be read. Errors:
+ * LS_ERR_MEMORY, also when count * size overflows; the arena is as before. */
 LS_API ls_status ls_arena_alloc(ls_arena *arena, size_t count, size_t size,
                                 void *ret_pointer) LS_MUST_USE;
 
@@ -57,7 +57,8 @@ LS_API ls_status ls_arena_alloc(ls_arena *arena, size_t count, size_t size,
 LS_API ls_status ls_arena_zalloc(ls_arena *arena, size_t count, size_t size,
                                  void *ret_pointer) LS_MUST_USE;
 
-/* Gives back everything taken since `mark`, a value that ls_arena_mark returned earlier (0: all). */
+/* Gives back everything taken since `mark`, a value that ls_arena_mark returned earlier (0: all).
+ */
 LS_API size_t ls_arena_mark(const ls_arena *arena);
 LS_API void ls_arena_release(ls_arena *arena, size_t mark);
 

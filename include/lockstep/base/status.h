@@ -1,8 +1,8 @@
 /* status.h - how a function of Lockstep fails.
  *
  * Every function that can fail returns an ls_status. The words that go with it stand in a record
- * of the calling thread: the first failure is kept, later ones (the same trouble seen from further up) do
- * not overwrite it. A function has one exit label:
+ * of the calling thread: the first failure is kept, later ones (the same trouble seen from further
+ * up) do not overwrite it. A function has one exit label:
  *
  *     ls_status status = LS_OK;
  *     LS_TRY(ls_one_thing());
@@ -45,8 +45,8 @@ LS_API const char *ls_error_place(void);
 LS_API void ls_error_clear(void);
 
 /* Records a failure (unless one is recorded already) and returns `status`. Use through LS_FAIL. */
-LS_API ls_status ls_error_record(ls_status status, const char *file, int line, const char *format, ...)
-    LS_PRINTF(4, 5);
+LS_API ls_status ls_error_record(ls_status status, const char *file, int line, const char *format,
+                                 ...) LS_PRINTF(4, 5);
 
 #define LS_TRY(call)                                                                               \
     do {                                                                                           \

@@ -1,9 +1,9 @@
 /* world.h - ranks as threads.
  *
- * A world runs one function on N ranks, each a thread with shards, memory account and error record of its own. Ranks
- * may outnumber cores 100 to 1: a waiting rank spins briefly, then yields, then sleeps. When one rank
- * fails, the world is aborted: every waiting call on every rank returns LS_ERR_ABORTED, and the first
- * failure is what ls_world_run reports. */
+ * A world runs one function on N ranks, each a thread with shards, memory account and error record
+ * of its own. Ranks may outnumber cores 100 to 1: a waiting rank spins briefly, then yields, then
+ * sleeps. When one rank fails, the world is aborted: every waiting call on every rank returns
+ * LS_ERR_ABORTED, and the first failure is what ls_world_run reports. */
 #ifndef LS_COMM_WORLD_H
 #define LS_COMM_WORLD_H
 
@@ -23,24 +23,30 @@ typedef struct ls_group ls_group; /* a subset of ranks, as one member sees it */
 typedef ls_status (*ls_rank_function)(ls_rank *rank, void *argument);
 
 typedef struct ls_world_options {
-    int channel_capacity;     /* messages a send may leave behind, per (sender, receiver); 0: rendezvous */
-    uint64_t timeout_ns;      /* a rank that waits longer fails the run, naming who is missing; 0: 10 minutes */
-    uint64_t delay_seed;      /* not 0: a random pause of up to delay_max_ns before every communication */
+    int channel_capacity; /* messages a send may leave behind, per (sender, receiver); 0: rendezvous
+                           */
+    uint64_t timeout_ns;  /* a rank that waits longer fails the run, naming who is missing; 0: 10
+                             minutes */
+    uint64_t
+        delay_seed; /* not 0: a random pause of up to delay_max_ns before every communication */
     uint64_t delay_max_ns;
-    const volatile int *stop; /* not NULL: *stop != 0 aborts the world with LS_ERR_INTERRUPTED (Ctrl-C) */
+    const volatile int
+        *stop; /* not NULL: *stop != 0 aborts the world with LS_ERR_INTERRUPTED (Ctrl-C) */
 } ls_world_options;
 
-/* Runs `function` on n_ranks ranks, 1 <= n_ranks <= 4096, and joins them. options NULL: capacity 0, no delays. On failure the first failing
- * rank's text stands in the caller's error record, as "rank 3: ...". */
-LS_API ls_status ls_world_run(int n_ranks, const ls_world_options *options, ls_rank_function function,
-                              void *argument) LS_MUST_USE;
+/* Runs `function` on n_ranks ranks, 1 <= n_ranks <= 4096, and joins them. options NULL: capacity 0,
+ * no delays. On failure the first failing rank's text stands in the caller's error record, as "rank
+ * 3: ...". */
+LS_API ls_status ls_world_run(int n_ranks, const ls_world_options *options,
+                              ls_rank_function function, void *argument) LS_MUST_USE;
 
-LS_API int ls_rank_index(const ls_rank *rank);      /* 0 .. size - 1 */
+LS_API int ls_rank_index(const ls_rank *rank); /* 0 .. size - 1 */
 LS_API int ls_rank_world_size(const ls_rank *rank);
-LS_API ls_memory *ls_rank_memory(ls_rank *rank);    /* its account */
+LS_API ls_memory *ls_rank_memory(ls_rank *rank);     /* its account */
 LS_API ls_group *ls_rank_world_group(ls_rank *rank); /* all ranks, in order; belongs to the rank */
 
-/* Fails with LS_ERR_ABORTED or LS_ERR_INTERRUPTED when the world was aborted: for long computations between two communications. */
+/* Fails with LS_ERR_ABORTED or LS_ERR_INTERRUPTED when the world was aborted: for long computations
+ * between two communications. */
 LS_API ls_status ls_rank_check(ls_rank *rank) LS_MUST_USE;
 
 /* What one rank has communicated, by operation, since its start. */

@@ -1,9 +1,9 @@
 /* axis.h - an axis and its granules (contract rule 7).
  *
  * Whatever a layout may cut is made of equal granules whose number the model alone fixes: heads for
- * the attention width, sequences for the tokens of a batch. An axis that is never cut is one granule.
- * A rank that owns a run of granules describes what it holds by the same type with fewer granules, so the
- * same code serves one rank and many. */
+ * the attention width, sequences for the tokens of a batch. An axis that is never cut is one
+ * granule. A rank that owns a run of granules describes what it holds by the same type with fewer
+ * granules, so the same code serves one rank and many. */
 #ifndef LS_NUMERICS_AXIS_H
 #define LS_NUMERICS_AXIS_H
 

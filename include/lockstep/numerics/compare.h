@@ -8,12 +8,13 @@
 
 LS_BEGIN_DECLS
 
-/* What a comparison of two arrays found. Bits decide: +0 and -0 differ; any NaN equals any NaN (rule 1). */
+/* What a comparison of two arrays found. Bits decide: +0 and -0 differ; any NaN equals any NaN
+ * (rule 1). */
 typedef struct ls_difference {
-    size_t count;     /* elements that differ          */
-    size_t first;     /* index of the first, if any    */
+    size_t count;       /* elements that differ          */
+    size_t first;       /* index of the first, if any    */
     double left, right; /* its two values              */
-    uint64_t ulps;    /* its distance in units in the last place; UINT64_MAX where one is NaN */
+    uint64_t ulps;      /* its distance in units in the last place; UINT64_MAX where one is NaN */
     uint64_t max_ulps;
 } ls_difference;
 
@@ -25,7 +26,8 @@ LS_API int ls_compare_bits(ls_dtype dtype, const void *left, const void *right, 
 #define ls_ulps LS_TYPED(ls_ulps)
 LS_API uint64_t ls_ulps(ls_real left, ls_real right);
 
-/* Distance from the truth: max |x - t| and max |x - t| / max |t|, in binary64; NaN or infinity in x alone gives infinity. */
+/* Distance from the truth: max |x - t| and max |x - t| / max |t|, in binary64; NaN or infinity in x
+ * alone gives infinity. */
 typedef struct ls_truth_error {
     double max_absolute, relative;
 } ls_truth_error;

@@ -1,7 +1,8 @@
 /* functions.h - exp, log, tanh, erf, sin, cos, rsqrt (contract rule 2).
  *
- * Fixed sequences of IEEE operations, at most 1 ULP from the correctly rounded value, the same bits on
- * every machine, compiler and instruction set. No transcendental of the C library is on the numeric path. */
+ * Fixed sequences of IEEE operations, at most 1 ULP from the correctly rounded value, the same bits
+ * on every machine, compiler and instruction set. No transcendental of the C library is on the
+ * numeric path. */
 #ifndef LS_NUMERICS_FUNCTIONS_H
 #define LS_NUMERICS_FUNCTIONS_H
 
@@ -11,7 +12,8 @@
 
 LS_BEGIN_DECLS
 
-/* One value. NaN gives NaN; infinities and overflow as in C (exp(-inf) = 0, log(0) = -inf, log(<0) = NaN). */
+/* One value. NaN gives NaN; infinities and overflow as in C (exp(-inf) = 0, log(0) = -inf, log(<0)
+ * = NaN). */
 #define ls_exp LS_TYPED(ls_exp)
 #define ls_log LS_TYPED(ls_log)
 #define ls_tanh LS_TYPED(ls_tanh)
@@ -27,8 +29,8 @@ LS_API ls_real ls_sin(ls_real x);
 LS_API ls_real ls_cos(ls_real x);
 LS_API ls_real ls_rsqrt(ls_real x); /* 1 / sqrt(x): one rounded square root, one rounded division */
 
-/* The same of n values: y[i] = f(x[i]), the bits of the scalar call, at the speed of the instruction set.
- * y may be x. */
+/* The same of n values: y[i] = f(x[i]), the bits of the scalar call, at the speed of the
+ * instruction set. y may be x. */
 #define ls_exp_n LS_TYPED(ls_exp_n)
 #define ls_tanh_n LS_TYPED(ls_tanh_n)
 #define ls_erf_n LS_TYPED(ls_erf_n)
@@ -36,7 +38,8 @@ LS_API void ls_exp_n(ls_real *y, const ls_real *x, size_t n);
 LS_API void ls_tanh_n(ls_real *y, const ls_real *x, size_t n);
 LS_API void ls_erf_n(ls_real *y, const ls_real *x, size_t n);
 
-/* x to the power n in binary64 by repeated squaring: r = 1; for each bit of n, lowest first: if set r = r * x; x = x * x. */
+/* x to the power n in binary64 by repeated squaring: r = 1; for each bit of n, lowest first: if set
+ * r = r * x; x = x * x. */
 LS_API double ls_power(double x, uint64_t n);
 
 LS_END_DECLS

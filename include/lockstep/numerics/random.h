@@ -1,8 +1,9 @@
 /* random.h - random numbers as a function of place (contract rule 4).
  *
- * Philox4x32-10. Key: the seed. Counter: (element index low, element index high, purpose << 16 | layer, step).
- * The index runs over the logical tensor, so that a shard of a weight or of a dropout mask is the slice of the whole one,
- * drawn by whoever owns it, in any order, any number of times. */
+ * Philox4x32-10. Key: the seed. Counter: (element index low, element index high, purpose << 16 |
+ * layer, step). The index runs over the logical tensor, so that a shard of a weight or of a dropout
+ * mask is the slice of the whole one, drawn by whoever owns it, in any order, any number of times.
+ */
 #ifndef LS_NUMERICS_RANDOM_H
 #define LS_NUMERICS_RANDOM_H
 
@@ -14,13 +15,13 @@ LS_BEGIN_DECLS
 
 /* What a stream is drawn for; part of the counter, so the values are part of the contract. */
 typedef enum ls_purpose {
-    LS_RANDOM_INIT = 0,           /* layer = place of the parameter in the table, step 0 */
-    LS_RANDOM_DROPOUT_EMBEDDING,  /* layer 0                                             */
-    LS_RANDOM_DROPOUT_ATTENTION,  /* probabilities, index over B H S S                   */
-    LS_RANDOM_DROPOUT_ATTN_OUT,   /* output of the attention block, index over B S D     */
-    LS_RANDOM_DROPOUT_MLP,        /* output of the MLP, index over B S D                 */
-    LS_RANDOM_DATA,               /* order of the batches                                */
-    LS_RANDOM_MASKING,            /* which tokens a masked-token model hides             */
+    LS_RANDOM_INIT = 0,          /* layer = place of the parameter in the table, step 0 */
+    LS_RANDOM_DROPOUT_EMBEDDING, /* layer 0                                             */
+    LS_RANDOM_DROPOUT_ATTENTION, /* probabilities, index over B H S S                   */
+    LS_RANDOM_DROPOUT_ATTN_OUT,  /* output of the attention block, index over B S D     */
+    LS_RANDOM_DROPOUT_MLP,       /* output of the MLP, index over B S D                 */
+    LS_RANDOM_DATA,              /* order of the batches                                */
+    LS_RANDOM_MASKING,           /* which tokens a masked-token model hides             */
     LS_RANDOM_TEST
 } ls_purpose;
 
@@ -35,10 +36,12 @@ LS_API void ls_random_words(ls_stream stream, uint64_t index, uint32_t ret_words
 /* Uniform in [0, 1): (word 0 * 2^21 + (word 1 >> 11)) * 2^-53. */
 LS_API double ls_random_uniform(ls_stream stream, uint64_t index);
 
-/* Standard normal by Box-Muller in binary64: sqrt(-2 log u) cos(2 pi v), u = 1 - uniform of words 0, 1 (never 0), v uniform of words 2, 3. */
+/* Standard normal by Box-Muller in binary64: sqrt(-2 log u) cos(2 pi v), u = 1 - uniform of words
+ * 0, 1 (never 0), v uniform of words 2, 3. */
 LS_API double ls_random_normal(ls_stream stream, uint64_t index);
 
-/* Whether dropout of probability p keeps element `index`: word 0 >= floor(p * 2^32). 0 <= p < 1; p = 0 keeps all. */
+/* Whether dropout of probability p keeps element `index`: word 0 >= floor(p * 2^32). 0 <= p < 1; p
+ * = 0 keeps all. */
 LS_API int ls_random_keep(ls_stream stream, uint64_t index, double p);
 
 LS_END_DECLS

@@ -1,0 +1,75 @@
+/* config.h - what a transformer is: its sizes and the choices that set GPT-2, Llama and BERT apart.
+ */
+#ifndef LS_MODEL_CONFIG_H
+#define LS_MODEL_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lockstep/base/status.h"
+#include "lockstep/numerics/axis.h"
+
+LS_BEGIN_DECLS
+
+typedef enum ls_norm_kind { LS_LAYER_NORM = 0, LS_RMS_NORM } ls_norm_kind;
+typedef enum ls_activation_kind { LS_GELU_TANH = 0, LS_GELU_ERF, LS_SWIGLU } ls_activation_kind;
+typedef enum ls_position_kind { LS_LEARNED = 0, LS_ROTARY } ls_position_kind;
+
+/* How the first matrix of the MLP is cut: by columns as Megatron does, or by rows, the way it
+ * rejects (a reduction before the activation; kept to teach). */
+typedef enum ls_mlp_cut { LS_MLP_COLUMN_FIRST = 0, LS_MLP_ROW_FIRST } ls_mlp_cut;
+
+typedef struct ls_config {
+    char name[64];
+    size_t layers;   /* L */
+    size_t d_model;  /* D, a multiple of heads */
+    size_t heads;    /* H */
+    size_t kv_heads; /* divides heads */
+    size_t d_ff;     /* F */
+    size_t seq;      /* S */
+    size_t vocab;    /* V, logical rows */
+    size_t batch;    /* B, the global batch if nothing else is said */
+    ls_norm_kind norm;
+    ls_activation_kind activation;
+    ls_position_kind position;
+    ls_mlp_cut mlp_cut;
+    bool causal;
+    bool bias; /* linears and LayerNorm have one */
+    bool tied; /* the output head is the token embedding */
+    double dropout;
+    double norm_eps;
+    double rope_theta;
+    double init_std; /* 0.02; the residual outputs take init_std / sqrt(2 L) */
+    double label_smoothing;
+} ls_config;
+
+/* A built-in model by name: gpt2-nano, gpt2-124m, llama-nano. LS_ERR_INPUT lists the names. */
+LS_API ls_status ls_config_named(const char *name, ls_config *ret_config) LS_MUST_USE;
+
+/* A model from a JSON file (keys as the fields above; "base": a built-in name to start from) or,
+ * when no such file exists and the name is built in, that one. LS_ERR_INPUT: unreadable, not JSON,
+ * unknown key (suggests the nearest), wrong type, value out of range: names file and key. */
+LS_API ls_status ls_config_load(const char *name_or_file, ls_config *ret_config) LS_MUST_USE;
+
+/* Writes the configuration as a JSON text into a string that the caller frees. */
+LS_API ls_status ls_config_to_json(const ls_config *config, char **ret_json) LS_MUST_USE;
+
+/* Whether the sizes fit each other: one line naming the option (--heads, ...), its value and what
+ * is allowed. Limits each size so that no product overflows. */
+LS_API ls_status ls_config_check(const ls_config *config) LS_MUST_USE;
+
+static inline size_t ls_config_head_width(const ls_config *config)
+{
+    return config->d_model / config->heads;
+}
+
+/* The axes that tensor parallelism cuts, whole (contract rule 7). */
+LS_API ls_axis ls_config_heads_axis(const ls_config *config); /* H granules of the head width */
+LS_API ls_axis ls_config_kv_axis(const ls_config *config); /* kv_heads granules of the head width */
+LS_API ls_axis ls_config_ff_axis(const ls_config *config); /* gcd(H, F) granules */
+LS_API ls_axis
+ls_config_vocab_axis(const ls_config *config); /* H granules; V padded to lcm(H, 128)     */
+
+LS_END_DECLS
+
+#endif

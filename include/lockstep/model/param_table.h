@@ -1,0 +1,116 @@
+/* param_table.h - the one list of a model's parameters.
+ *
+ * Initialisation, sharding, checkpoints, gradient synchronisation, norm clipping, optimizer, dumps
+ * and comparison all read this table; there is no second list. */
+#ifndef LS_MODEL_PARAM_TABLE_H
+#define LS_MODEL_PARAM_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lockstep/base/status.h"
+#include "lockstep/model/config.h"
+#include "lockstep/numerics/axis.h"
+
+LS_BEGIN_DECLS
+
+typedef enum ls_role {
+    LS_TOKEN_EMBEDDING = 0, /* V x D, cut by rows                        */
+    LS_POSITION_EMBEDDING,  /* S x D                                     */
+    LS_NORM1_SCALE,         /* D                                         */
+    LS_NORM1_SHIFT,
+    LS_QUERY_WEIGHT, /* D x D, cut by columns, a granule per head */
+    LS_QUERY_BIAS,   /* D, cut alike                              */
+    LS_KEY_WEIGHT,   /* D x kv_heads * head_width, by kv head     */
+    LS_KEY_BIAS,
+    LS_VALUE_WEIGHT,
+    LS_VALUE_BIAS,
+    LS_ATTN_OUT_WEIGHT, /* D x D, cut by rows, a granule per head    */
+    LS_ATTN_OUT_BIAS,   /* D, whole on every rank                    */
+    LS_NORM2_SCALE,
+    LS_NORM2_SHIFT,
+    LS_MLP_GATE_WEIGHT, /* SwiGLU only: D x F, cut by columns        */
+    LS_MLP_UP_WEIGHT,   /* D x F, cut by columns (row-first: by rows) */
+    LS_MLP_UP_BIAS,     /* F, cut alike (row-first: whole)           */
+    LS_MLP_DOWN_WEIGHT, /* F x D, cut by rows                        */
+    LS_MLP_DOWN_BIAS,   /* D, whole                                  */
+    LS_FINAL_NORM_SCALE,
+    LS_FINAL_NORM_SHIFT,
+    LS_HEAD_WEIGHT, /* V x D, cut by rows; absent when tied      */
+    LS_ROLES
+} ls_role;
+
+/* Which granules an axis is made of, and so which run of them a rank owns. */
+typedef enum ls_granule_kind {
+    LS_GRANULE_NONE = 0, /* never cut */
+    LS_GRANULE_HEADS,
+    LS_GRANULE_KV_HEADS, /* owned by every rank whose query heads use them */
+    LS_GRANULE_FF,
+    LS_GRANULE_VOCAB,
+    LS_GRANULE_MODEL, /* D by heads: the row-first MLP alone */
+    LS_GRANULE_KINDS
+} ls_granule_kind;
+
+typedef enum ls_stage_rule { LS_STAGE_FIRST = 0, LS_STAGE_LAYER, LS_STAGE_LAST } ls_stage_rule;
+
+typedef enum ls_init_kind { LS_INIT_ZERO = 0, LS_INIT_ONE, LS_INIT_NORMAL } ls_init_kind;
+
+enum { LS_MAX_USES = 2 };
+
+typedef struct ls_param {
+    char name[96]; /* "layers.0.attention.query.weight" */
+    ls_role role;
+    size_t layer; /* 0 where the role belongs to no layer */
+    ls_stage_rule stage;
+    bool also_last; /* tied: the last stage holds it too (as the head) */
+    int uses;   /* 2 when tied: use 0 is the input, use 1 the head; each has a gradient of its own
+                   until the end (rule 13) */
+    int n_dims; /* 1 or 2 */
+    size_t dims[2]; /* logical shape; dims[1] is 1 for a vector */
+    int cut;        /* the axis that is cut: 0, 1, or -1 for none */
+    ls_granule_kind kind;
+    ls_axis axis; /* along the cut axis, padded; where cut is -1, one granule of dims[0] */
+    ls_init_kind init;
+    double std;
+    bool decay; /* weight decay applies (matrices, not vectors) */
+} ls_param;
+
+typedef struct ls_param_table {
+    ls_config config;
+    size_t count;
+    ls_param *params; /* in the order of a forward pass */
+} ls_param_table;
+
+LS_API ls_status ls_param_table_create(ls_param_table **ret_table,
+                                       const ls_config *config) LS_MUST_USE;
+LS_API void ls_param_table_destroy(ls_param_table **table);
+
+/* Place of a parameter in the table; (size_t)-1 when the model has none of that role. */
+LS_API size_t ls_param_find(const ls_param_table *table, ls_role role, size_t layer);
+LS_API size_t ls_param_find_name(const ls_param_table *table, const char *name);
+
+/* Logical elements of one parameter / of all. */
+LS_API size_t ls_param_elements(const ls_param *param);
+LS_API size_t ls_param_table_elements(const ls_param_table *table);
+
+/* A run of granules of the cut axis. */
+typedef struct ls_shard {
+    size_t first, count;
+} ls_shard;
+
+/* Rows and columns of a shard in memory, padding included: row-major and contiguous. A vector is
+ * one row... of cols = its length. */
+LS_API void ls_param_shard_shape(const ls_param *param, ls_shard shard, size_t *ret_rows,
+                                 size_t *ret_cols);
+
+/* Copies between the whole logical tensor and a shard: in: padding becomes +0. out: padded elements
+ * are left out; writes only the shard's part of `whole`. element_bytes: of one element; whole:
+ * dims[0] x dims[1]; shard_data: as ls_param_shard_shape. */
+LS_API void ls_param_shard_in(const ls_param *param, ls_shard shard, size_t element_bytes,
+                              void *shard_data, const void *whole);
+LS_API void ls_param_shard_out(const ls_param *param, ls_shard shard, size_t element_bytes,
+                               void *whole, const void *shard_data);
+
+LS_END_DECLS
+
+#endif

@@ -1,0 +1,67 @@
+/* store.h - what one rank holds of the parameters: values, gradients, optimizer state.
+ *
+ * The serial model holds every parameter whole; a rank of a layout holds runs of granules. */
+#ifndef LS_MODEL_STORE_H
+#define LS_MODEL_STORE_H
+
+#include "lockstep/base/memory.h"
+#include "lockstep/base/real.h"
+#include "lockstep/model/param_table.h"
+
+LS_BEGIN_DECLS
+
+/* One parameter as held. All arrays are rows x cols, contiguous. value is NULL when the rank does
+ * not hold it. */
+#define ls_slot LS_TYPED(ls_slot)
+typedef struct ls_slot {
+    ls_shard shard;
+    size_t rows, cols;
+    ls_real *value;
+    ls_real *grad[LS_MAX_USES]; /* per use; NULL where the use is not held */
+    ls_real *m, *v;             /* optimizer state */
+} ls_slot;
+
+#define ls_store LS_TYPED(ls_store)
+typedef struct ls_store {
+    const ls_param_table *table;
+    ls_slot *slots;                               /* table->count */
+    ls_arena *parameters, *gradients, *optimizer; /* its own */
+} ls_store;
+
+/* What a store holds of one parameter. */
+typedef struct ls_holding {
+    bool held;
+    bool use_held[LS_MAX_USES];
+    ls_shard shard;
+} ls_holding;
+
+/* Allocates everything that `holdings` (table->count entries; NULL: all, whole) names, charged to
+ * `memory` (may be NULL). Values and gradients unspecified; optimizer state zero. */
+#define ls_store_create LS_TYPED(ls_store_create)
+LS_API ls_status ls_store_create(ls_store **ret_store, const ls_param_table *table,
+                                 const ls_holding *holdings, ls_memory *memory) LS_MUST_USE;
+#define ls_store_destroy LS_TYPED(ls_store_destroy)
+LS_API void ls_store_destroy(ls_store **store);
+
+/* Draws the initial values (rule 4): element i of the logical tensor takes number i of its stream,
+ * in binary64, rounded to binary32 in both precisions; padding is +0. So every shard is the slice
+ * of the whole. */
+#define ls_store_init LS_TYPED(ls_store_init)
+LS_API void ls_store_init(ls_store *store, uint64_t seed);
+
+/* The slot of a role; NULL when the model has none or the store does not hold it. */
+#define ls_store_slot LS_TYPED(ls_store_slot)
+LS_API ls_slot *ls_store_slot(const ls_store *store, ls_role role, size_t layer);
+
+/* Squares of the gradient (use 0, after the uses were added), in binary64, one number per granule
+ * held of every parameter held, by rule 16: ret_squares[i] for i = offset of the parameter
+ * (granules of the table before it) + granule; entries not held are left untouched. */
+#define ls_store_squares LS_TYPED(ls_store_squares)
+LS_API void ls_store_squares(const ls_store *store, double *ret_squares);
+
+/* How many numbers that is for the whole table. */
+LS_API size_t ls_param_table_granules(const ls_param_table *table);
+
+LS_END_DECLS
+
+#endif
