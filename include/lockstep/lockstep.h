@@ -36,5 +36,7 @@
 #include "lockstep/numerics/random.h"
 #include "lockstep/numerics/row_sum.h"
 #include "lockstep/numerics/tree.h"
+#include "lockstep/partition/layout.h"
+#include "lockstep/partition/share.h"
 
 #endif

@@ -1,0 +1,52 @@
+/* verify.h - the same run twice, serial and in a layout, held against each other bit for bit. */
+#ifndef LS_ORACLE_VERIFY_H
+#define LS_ORACLE_VERIFY_H
+
+#include "train/train.h"
+#include "lockstep/numerics/compare.h"
+
+typedef struct ls_record ls_record; /* a run's losses, gradients and parameters, step by step */
+
+/* Runs and keeps everything. Memory: 2 * parameters * steps * element size. */
+ls_status ls_record_run(ls_record **ret_record, const ls_run *run,
+                        ls_train_result *ret_result) LS_MUST_USE;
+void ls_record_destroy(ls_record **record);
+uint64_t ls_record_steps(const ls_record *record);
+double ls_record_loss(const ls_record *record, uint64_t step);
+
+/* The first place, in order of execution, where a layout's run departs from the record. */
+typedef struct ls_departure {
+    uint64_t step;
+    const char *phase; /* "loss", "gradient", "update" */
+    char tensor[96];   /* "loss" for the loss */
+    size_t index[2];   /* logical */
+    ls_difference difference;
+    size_t tensors; /* how many tensors differ in all, over all steps */
+} ls_departure;
+
+/* Runs `run` and compares with the record: LS_OK equal everywhere, LS_DIFFERENT with *ret_departure
+ * filled, or the run's failure. watcher: may look on, may be NULL. ret_result, ret_departure may be
+ * NULL. */
+ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_watcher *watcher,
+                        ls_departure *ret_departure, ls_train_result *ret_result) LS_MUST_USE;
+
+/* Distance of a record from the truth: the record of the same run, serial, binary64,
+ * LS_ENGINE_PLAIN. */
+typedef struct ls_record_truth {
+    double loss;     /* largest |loss - truth| / |truth| over the steps */
+    double gradient; /* largest relative error (max |x - t| / max |t|) of any gradient in the first
+                        step */
+    char gradient_tensor[96];
+    double parameter; /* the same over the parameters after the last step */
+    char parameter_tensor[96];
+} ls_record_truth;
+
+ls_status ls_record_against_truth(const ls_record *record, const ls_record *truth,
+                                  ls_record_truth *ret_truth) LS_MUST_USE;
+
+/* One line for people: step, phase, tensor, index, both values as hexadecimal floats, ULPs, count.
+ */
+void ls_departure_describe(const ls_departure *departure, ls_dtype dtype, char *buffer,
+                           size_t size);
+
+#endif

@@ -1,0 +1,102 @@
+/* train.h - a training run: what it is, what one says while it goes on, what is left at the end.
+ *
+ * One description serves the serial baseline and every layout, in both precisions and with every
+ * engine: that is what makes them comparable. */
+#ifndef LS_TRAIN_TRAIN_H
+#define LS_TRAIN_TRAIN_H
+
+#include "lockstep/base/memory.h"
+#include "lockstep/base/real.h"
+#include "lockstep/base/status.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/kernels/optimizer.h"
+#include "lockstep/model/config.h"
+#include "lockstep/model/param_table.h"
+#include "lockstep/model/text.h"
+#include "lockstep/numerics/gemm.h"
+#include "lockstep/partition/layout.h"
+
+typedef struct ls_run {
+    ls_config config;
+    ls_layout layout;
+    bool serial; /* the baseline: one thread that knows no rank; layout is not read */
+    ls_engine engine;
+    ls_dtype dtype; /* LS_F32 or LS_F64 */
+    const ls_text *text;
+    uint64_t seed;
+    uint64_t steps; /* the step to reach: a checkpoint goes on from its own */
+    size_t batch;   /* sequences of the global batch */
+    ls_optimizer optimizer;
+    double lr, lr_floor;
+    uint64_t warmup, lr_total; /* see ls_learning_rate */
+    double beta1, beta2, adam_eps, weight_decay;
+    double clip;      /* 0: none */
+    const char *load; /* safetensors to begin from; NULL: initial values from the seed */
+    const char *save; /* safetensors to write at the end; NULL: none */
+    bool fused_loss;  /* vocabulary-parallel loss (the default) or gathered logits */
+    ls_world_options world;
+} ls_run;
+
+/* The defaults of the command line: adamw, lr 1e-3, betas 0.9 0.95, eps 1e-8, decay 0.1, clip 1,
+ * seed 1234, batch of the configuration, f32, portable. */
+void ls_run_defaults(ls_run *ret_run, const ls_config *config);
+
+/* Whether everything fits together, before anything runs: configuration, layout against it, batch,
+ * text. One line with the option, the value and what is allowed. */
+ls_status ls_run_check(const ls_run *run) LS_MUST_USE;
+
+/* The legal tensor-parallel degrees of a model: every tp that divides the granules of each axis
+ * that is cut. Writes up to max of them, ascending; returns how many there are. */
+size_t ls_legal_tp(const ls_config *config, int *ret_tp, size_t max);
+
+typedef enum ls_phase { LS_PHASE_GRADIENT = 0, LS_PHASE_CLIPPED, LS_PHASE_UPDATE } ls_phase;
+
+/* What a step gave. */
+typedef struct ls_step {
+    uint64_t step; /* 0, 1, ... */
+    double loss;
+    double norm; /* of the gradient, before clipping */
+    double lr;
+    uint64_t tokens;
+    uint64_t ns; /* wall time of the step */
+} ls_step;
+
+/* Somebody who looks on. Called by one thread at a time (rank 0's, or the serial one), in this
+ * order in every step: for each parameter in table order its gradient (after the uses of a tied
+ * parameter were added, before clipping), then `step`, then each parameter's new value. Tensors are
+ * whole and logical: dims of the table, no padding. Any member may be NULL. A status other than
+ * LS_OK ends the run. */
+typedef struct ls_watcher {
+    void *context;
+    ls_status (*begin)(void *context, const ls_run *run, const ls_param_table *table,
+                       uint64_t first_step);
+    ls_status (*tensor)(void *context, uint64_t step, ls_phase phase, const ls_param *param,
+                        ls_dtype dtype, const void *values);
+    ls_status (*step)(void *context, const ls_step *step);
+} ls_watcher;
+
+/* What one rank held and sent. */
+typedef struct ls_rank_report {
+    size_t peak_bytes[LS_MEM_CATEGORIES];
+    size_t total_peak_bytes;
+    ls_comm_count comm[LS_OP_COUNT];
+} ls_rank_report;
+
+typedef struct ls_train_result {
+    char digest[65]; /* of all losses of this run, then all parameters in table order (logical rows)
+                      */
+    uint64_t first_step, last_step;
+    double first_loss, last_loss;
+    uint64_t ns; /* of all steps together */
+    uint64_t tokens;
+    int ranks;
+    ls_rank_report *rank; /* one per rank */
+} ls_train_result;
+
+/* Runs. watcher may be NULL. Errors: those of everything below; on failure *ret_result is untouched
+ * and no file is left. */
+ls_status ls_train(const ls_run *run, const ls_watcher *watcher,
+                   ls_train_result *ret_result) LS_MUST_USE;
+void ls_train_result_free(ls_train_result *result);
+
+#endif
