@@ -38,5 +38,6 @@
 #include "lockstep/numerics/tree.h"
 #include "lockstep/partition/layout.h"
 #include "lockstep/partition/share.h"
+#include "lockstep/serial/serial.h"
 
 #endif

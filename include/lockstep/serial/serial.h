@@ -1,0 +1,69 @@
+/* serial.h - the baseline: one transformer in the plainest sequential code.
+ *
+ * It knows no thread and no rank. Together with the contract it says what every layout must give.
+ * With LS_ENGINE_PLAIN in binary64 it is the truth that the contract's results are measured
+ * against. */
+#ifndef LS_SERIAL_SERIAL_H
+#define LS_SERIAL_SERIAL_H
+
+#include "lockstep/base/memory.h"
+#include "lockstep/base/real.h"
+#include "lockstep/base/status.h"
+#include "lockstep/kernels/optimizer.h"
+#include "lockstep/model/store.h"
+#include "lockstep/numerics/gemm.h"
+
+LS_BEGIN_DECLS
+
+#define ls_serial LS_TYPED(ls_serial)
+typedef struct ls_serial ls_serial;
+
+/* A model whose parameters are `store` (all held whole, every use), which it does not own. memory:
+ * an account for activations and temporaries, or NULL. */
+#define ls_serial_create LS_TYPED(ls_serial_create)
+LS_API ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine engine,
+                                  ls_memory *memory) LS_MUST_USE;
+#define ls_serial_destroy LS_TYPED(ls_serial_destroy)
+LS_API void ls_serial_destroy(ls_serial **serial);
+
+/* One batch. */
+typedef struct ls_batch {
+    size_t B, S;            /* sequences, tokens of each (S <= the configuration's seq) */
+    const int32_t *tokens;  /* B x S */
+    const int32_t *targets; /* B x S, LS_IGNORE where there is none */
+    uint64_t seed;          /* of dropout; step: its number */
+    uint32_t step;
+    bool dropout; /* off: evaluation */
+} ls_batch;
+
+/* Forward: *ret_loss = T over the tokens' losses by rule 9, divided once by the number of valid
+ * targets (rule 15). Keeps what the backward pass needs. Errors: LS_ERR_INPUT (a token or target
+ * outside the vocabulary, S too long), LS_ERR_MEMORY. */
+#define ls_serial_forward LS_TYPED(ls_serial_forward)
+LS_API ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch,
+                                   ls_real *ret_loss) LS_MUST_USE;
+
+/* The logits of the last forward pass, B x S x V padded (row stride = padded vocabulary); NULL
+ * before one. Valid until the next call. */
+#define ls_serial_logits LS_TYPED(ls_serial_logits)
+LS_API const ls_real *ls_serial_logits(const ls_serial *serial);
+
+/* Backward of the last forward: overwrites every gradient in the store. The uses of a tied
+ * parameter are added at the end: input use first (rule 13), into use 0. */
+#define ls_serial_backward LS_TYPED(ls_serial_backward)
+LS_API ls_status ls_serial_backward(ls_serial *serial) LS_MUST_USE;
+
+/* Squared norm of the whole gradient in binary64 (rule 16): T over (parameter, granule) in table
+ * order. */
+#define ls_serial_squares LS_TYPED(ls_serial_squares)
+LS_API ls_status ls_serial_squares(const ls_serial *serial, double *ret_squares) LS_MUST_USE;
+
+/* Scales every gradient (use 0) by ls_clip_factor(squares, max_norm), when it is not 1, then
+ * updates every parameter. */
+#define ls_serial_update LS_TYPED(ls_serial_update)
+LS_API void ls_serial_update(ls_serial *serial, const ls_update *update, double squares,
+                             double max_norm);
+
+LS_END_DECLS
+
+#endif
