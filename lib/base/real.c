@@ -3,11 +3,16 @@
 size_t ls_dtype_bytes(ls_dtype dtype)
 {
     switch (dtype) {
-    case LS_F32: return 4;
-    case LS_F64: return 8;
-    case LS_I32: return 4;
-    case LS_I64: return 8;
-    case LS_U8: return 1;
+    case LS_F32:
+        return 4;
+    case LS_F64:
+        return 8;
+    case LS_I32:
+        return 4;
+    case LS_I64:
+        return 8;
+    case LS_U8:
+        return 1;
     }
     return 0;
 }
@@ -15,11 +20,16 @@ size_t ls_dtype_bytes(ls_dtype dtype)
 const char *ls_dtype_name(ls_dtype dtype)
 {
     switch (dtype) {
-    case LS_F32: return "F32";
-    case LS_F64: return "F64";
-    case LS_I32: return "I32";
-    case LS_I64: return "I64";
-    case LS_U8: return "U8";
+    case LS_F32:
+        return "F32";
+    case LS_F64:
+        return "F64";
+    case LS_I32:
+        return "I32";
+    case LS_I64:
+        return "I64";
+    case LS_U8:
+        return "U8";
     }
     return "?";
 }

@@ -1,0 +1,105 @@
+#include "lockstep/base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error_record.h"
+
+static _Thread_local ls_error record;
+
+int ls_exit_code(ls_status status)
+{
+    switch (status) {
+    case LS_OK:
+        return 0;
+    case LS_DIFFERENT:
+        return 1;
+    case LS_ERR_INPUT:
+    case LS_ERR_MEMORY:
+    case LS_ERR_IO:
+        return 2;
+    case LS_ERR_RANK:
+    case LS_ERR_ABORTED:
+    case LS_ERR_INTERNAL:
+        return 3;
+    case LS_ERR_INTERRUPTED:
+        return 130;
+    }
+    return 3;
+}
+
+const char *ls_error_text(void)
+{
+    return record.text;
+}
+
+const char *ls_error_place(void)
+{
+    return record.place;
+}
+
+void ls_error_clear(void)
+{
+    record.status = LS_OK;
+    record.place[0] = '\0';
+    record.text[0] = '\0';
+}
+
+const ls_error *ls_error_current(void)
+{
+    return &record;
+}
+
+/* A text is one line whatever the names in it hold: a file name may well contain a line end, or
+ * bytes that a terminal obeys. Bytes from 0x80 on stay, they are somebody's alphabet. */
+static void make_one_line(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
+    }
+}
+
+/* Formats into the record and shows by three dots where a text was too long for it. */
+static void write_text(const char *prefix, const char *format, va_list arguments)
+{
+    size_t used = strlen(prefix);
+    if (used >= sizeof record.text) used = sizeof record.text - 1;
+    memcpy(record.text, prefix, used);
+    size_t room = sizeof record.text - used;
+    int length = vsnprintf(record.text + used, room, format, arguments);
+    if (length < 0) record.text[used] = '\0'; /* only an invalid wide string can do this */
+    if (length > 0 && (size_t)length >= room)
+        memcpy(record.text + sizeof record.text - 4, "...", 4);
+    make_one_line(record.text);
+}
+
+ls_status ls_error_record(ls_status status, const char *file, int line, const char *format, ...)
+{
+    if (status == LS_OK || record.status != LS_OK) return status;
+    const char *slash = strrchr(file, '/');
+    record.status = status;
+    snprintf(record.place, sizeof record.place, "%.80s:%d", slash ? slash + 1 : file, line);
+    va_list arguments;
+    va_start(arguments, format);
+    write_text("", format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+LS_PRINTF(2, 3) static void write_behind(const char *prefix, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    write_text(prefix, format, arguments);
+    va_end(arguments);
+}
+
+ls_status ls_error_adopt(const ls_error *error, const char *prefix)
+{
+    if (error->status == LS_OK || record.status != LS_OK) return error->status;
+    record.status = error->status;
+    memcpy(record.place, error->place, sizeof record.place);
+    write_behind(prefix, "%s", error->text);
+    return error->status;
+}
