@@ -6,6 +6,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/memory.h"
 #include "lockstep/base/real.h"
+#include "lockstep/base/show.h"
 #include "lockstep/base/status.h"
 #include "lockstep/comm/channel.h"
 #include "lockstep/comm/collectives.h"

@@ -13,6 +13,9 @@ size_t ls_dtype_bytes(ls_dtype dtype)
         return 8;
     case LS_U8:
         return 1;
+    case LS_F16:
+    case LS_BF16:
+        return 2;
     }
     return 0;
 }
@@ -30,6 +33,10 @@ const char *ls_dtype_name(ls_dtype dtype)
         return "I64";
     case LS_U8:
         return "U8";
+    case LS_F16:
+        return "F16";
+    case LS_BF16:
+        return "BF16";
     }
     return "?";
 }

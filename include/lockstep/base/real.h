@@ -21,7 +21,17 @@
 
 LS_BEGIN_DECLS
 
-typedef enum ls_dtype { LS_F32 = 0, LS_F64 = 1, LS_I32 = 2, LS_I64 = 3, LS_U8 = 4 } ls_dtype;
+/* F16 and BF16 are formats of files (IEEE-754 binary16, and binary32 without its low 16 bits):
+ * nothing computes in them. */
+typedef enum ls_dtype {
+    LS_F32 = 0,
+    LS_F64 = 1,
+    LS_I32 = 2,
+    LS_I64 = 3,
+    LS_U8 = 4,
+    LS_F16 = 5,
+    LS_BF16 = 6
+} ls_dtype;
 
 #ifdef LS_REAL_IS_F64
 typedef double ls_real;
@@ -36,7 +46,7 @@ typedef float ls_real;
 /* Bytes of one element of `dtype`. */
 LS_API size_t ls_dtype_bytes(ls_dtype dtype);
 
-/* The name as files write it: "F32", "F64", "I32", "I64", "U8". */
+/* The name as files write it: "F32", "F64", "I32", "I64", "U8", "F16", "BF16". */
 LS_API const char *ls_dtype_name(ls_dtype dtype);
 
 LS_END_DECLS
