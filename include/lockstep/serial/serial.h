@@ -10,6 +10,7 @@
 #include "lockstep/base/real.h"
 #include "lockstep/base/status.h"
 #include "lockstep/kernels/optimizer.h"
+#include "lockstep/model/batch.h"
 #include "lockstep/model/store.h"
 #include "lockstep/numerics/gemm.h"
 
@@ -25,16 +26,6 @@ LS_API ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_en
                                   ls_memory *memory) LS_MUST_USE;
 #define ls_serial_destroy LS_TYPED(ls_serial_destroy)
 LS_API void ls_serial_destroy(ls_serial **serial);
-
-/* One batch. */
-typedef struct ls_batch {
-    size_t B, S;            /* sequences, tokens of each (S <= the configuration's seq) */
-    const int32_t *tokens;  /* B x S */
-    const int32_t *targets; /* B x S, LS_IGNORE where there is none */
-    uint64_t seed;          /* of dropout; step: its number */
-    uint32_t step;
-    bool dropout; /* off: evaluation */
-} ls_batch;
 
 /* Forward: *ret_loss = T over the tokens' losses by rule 9, divided once by the number of valid
  * targets (rule 15). Keeps what the backward pass needs. Errors: LS_ERR_INPUT (a token or target

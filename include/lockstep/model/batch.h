@@ -1,0 +1,32 @@
+/* batch.h - the sequences of one step, or a run of them. */
+#ifndef LS_MODEL_BATCH_H
+#define LS_MODEL_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lockstep/base/api.h"
+#include "lockstep/numerics/axis.h"
+
+LS_BEGIN_DECLS
+
+typedef struct ls_batch {
+    size_t B, S;  /* sequences held here, tokens of each (S <= the configuration's seq) */
+    size_t first; /* global number of the first: a micro-batch is a run of the global batch */
+    const int32_t *tokens;  /* B x S                                                             */
+    const int32_t *targets; /* B x S, LS_IGNORE where there is none                              */
+    uint64_t seed;          /* of dropout                                                        */
+    uint32_t step;          /* number of the training step                                       */
+    bool dropout;           /* off: evaluation                                                   */
+} ls_batch;
+
+/* The token axis: B granules, one per sequence (contract rule 9). */
+static inline ls_axis ls_batch_tokens(const ls_batch *batch)
+{
+    return ls_axis_of(batch->B, batch->S);
+}
+
+LS_END_DECLS
+
+#endif

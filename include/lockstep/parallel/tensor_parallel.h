@@ -1,0 +1,57 @@
+/* tensor_parallel.h - what every tensor-parallel operation needs, and the two conjugate operators.
+ *
+ * Megatron-LM (arXiv 1909.08053, section 3) puts two operators around a block whose first matrix is
+ * cut by columns and whose second by rows:
+ *
+ *     f: identity forward, all-reduce backward      before the column-cut matrix
+ *     g: all-reduce forward, identity backward      after the row-cut matrix
+ *
+ * Both all-reduces finish a sum over a cut axis: forward over the inputs of the second matrix,
+ * backward over the outputs of the first. Each rank hands in the nodes of the sum's tree that its
+ * granules make (contract rule 8), so the sum is the serial one. */
+#ifndef LS_PARALLEL_TENSOR_PARALLEL_H
+#define LS_PARALLEL_TENSOR_PARALLEL_H
+
+#include "lockstep/base/memory.h"
+#include "lockstep/base/real.h"
+#include "lockstep/comm/collectives.h"
+#include "lockstep/numerics/gemm_fused.h"
+
+LS_BEGIN_DECLS
+
+typedef struct ls_tensor_parallel {
+    ls_group *group;     /* the tp group, as this member sees it                          */
+    ls_engine engine;    /* of the local products                                         */
+    ls_arena *temporary; /* workspace: every operation leaves it as found                 */
+} ls_tensor_parallel;
+
+/* An axis and who owns which of its granules. */
+typedef struct ls_cut {
+    ls_axis whole; /* as the model has it                                           */
+    const size_t
+        *bounds; /* member r owns granules bounds[r] .. bounds[r + 1]; group size + 1 numbers */
+} ls_cut;
+
+/* The part of a cut axis that `member` owns. */
+static inline ls_axis ls_cut_held(const ls_cut *cut, int member)
+{
+    return ls_axis_of(cut->bounds[member + 1] - cut->bounds[member], cut->whole.granule);
+}
+
+/* The reduced product, on every member:
+ *
+ *     C = T over the granules i of k of (term 0 at i) + (term 1 at i) + ...
+ *
+ * where each member has the terms of its own granules: first the local products, one per node of
+ * its forest, then one all-reduce. This is g forward (X_r W_r, summed) and f backward (dY_r W_r^T,
+ * summed). terms: as in ls_gemm_fused over the granules held, op(A) = A; tb for all. c: extent(m) x
+ * extent(n), contiguous; the same bits on every member. Summation order: the tree of k, whatever
+ * the number of members. Cost: the products, 1 all-reduce of nodes * extent(m) * extent(n). */
+#define ls_reduced_product LS_TYPED(ls_reduced_product)
+LS_API ls_status ls_reduced_product(const ls_tensor_parallel *tp, ls_trans tb, ls_axis m, ls_axis n,
+                                    const ls_cut *k, const ls_gemm_term *terms, size_t n_terms,
+                                    ls_real *c) LS_MUST_USE;
+
+LS_END_DECLS
+
+#endif
