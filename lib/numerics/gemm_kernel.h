@@ -1,0 +1,48 @@
+/* gemm_kernel.h - the inner loops of the portable product, one set of them per instruction set.
+ *
+ * A panel of A holds `rows` rows, a panel of B `cols` columns, both k-major and padded with zeros:
+ *
+ *     a panel: a[k * rows + i]      b panel: b[k * cols + j]
+ *
+ * so that one step of k is one row of b in registers times `rows` spread elements of a. */
+#ifndef LS_NUMERICS_GEMM_KERNEL_H
+#define LS_NUMERICS_GEMM_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lockstep/base/real.h"
+#include "numerics/gemm_plan.h"
+
+/* What one call of a kernel works on: a tile of C and a run of leaves of its k axis. */
+#define ls_gemm_tile LS_TYPED(ls_gemm_tile)
+typedef struct ls_gemm_tile {
+    const ls_real *a, *b; /* panels, at the first k of the run */
+    size_t b_step;        /* elements from one k to the next in b: cols, or more where B is not packed */
+    const ls_leaf_step *steps;
+    size_t n_steps;
+    ls_real *stack;  /* where the next entry goes: rows x cols elements; earlier entries stand below */
+    size_t level;    /* elements from one entry to the next                                         */
+    ls_real *c;      /* rows x cols, NULL when the run does not end the tree: all results then stay on the stack */
+    size_t ldc;
+    bool accumulate; /* c = c + sum instead of c = sum */
+} ls_gemm_tile;
+
+#define ls_gemm_kernel LS_TYPED(ls_gemm_kernel)
+typedef struct ls_gemm_kernel {
+    size_t rows, cols; /* of the tile */
+    void (*tile)(const ls_gemm_tile *tile);
+
+    /* Packs panels of `width` = rows or cols lines: element (line, k) of the source is x[line * line_step + k * k_step],
+     * one of the two steps being 1; `lines` of them exist, the last panel is filled up with zeros. */
+    void (*pack_a)(ls_real *to, const ls_real *x, size_t line_step, size_t k_step, size_t lines,
+                   size_t length);
+    void (*pack_b)(ls_real *to, const ls_real *x, size_t line_step, size_t k_step, size_t lines,
+                   size_t length);
+} ls_gemm_kernel;
+
+/* The kernel of an instruction set. */
+#define ls_gemm_kernel_of LS_TYPED(ls_gemm_kernel_of)
+typedef const ls_gemm_kernel *ls_gemm_kernel_getter(void);
+
+#endif
