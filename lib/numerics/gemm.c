@@ -3,7 +3,8 @@
 
 #include "numerics/gemm_engines.h"
 
-/* C = +0 or C = C + (+0): a sum with no term ends as +0 (contract rule 14), and is added like any other. */
+/* C = +0 or C = C + (+0): a sum with no term ends as +0 (contract rule 14), and is added like any
+ * other. */
 static void no_terms(const ls_gemm_problem *p)
 {
     for (size_t i = 0; i < ls_axis_extent(p->m); i++) {

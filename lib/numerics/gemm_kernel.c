@@ -1,16 +1,17 @@
-/* gemm_kernel.c - the inner loops of the portable product (contract rules 5 and 6), compiled for each
- * instruction set.
+/* gemm_kernel.c - the inner loops of the portable product (contract rules 5 and 6), compiled for
+ * each instruction set.
  *
- * A tile of C lives in registers. For each leaf: start from +0, one fused multiply-add per k in ascending order;
- * then the nodes of the tree that end with this leaf, each one addition with a tile that waits on the stack. Every
- * element of the tile does exactly this and sees no other element, so neither the tile's shape nor the
- * blocking above it can be seen in the result. */
+ * A tile of C lives in registers. For each leaf: start from +0, one fused multiply-add per k in
+ * ascending order; then the nodes of the tree that end with this leaf, each one addition with a
+ * tile that waits on the stack. Every element of the tile does exactly this and sees no other
+ * element, so neither the tile's shape nor the blocking above it can be seen in the result. */
 #include "numerics/gemm_kernel.h"
 
 #include "numerics/gemm_simd.h"
 #include "numerics/isa_build.h"
 
-/* Loops over a tile have constant bounds and must be unrolled, or the tile is no longer in registers. */
+/* Loops over a tile have constant bounds and must be unrolled, or the tile is no longer in
+ * registers. */
 #define FOR_TILE_ROWS _Pragma("GCC unroll 16") for (size_t i = 0; i < TILE_ROWS; i++)
 #define FOR_TILE_VECS _Pragma("GCC unroll 4") for (size_t v = 0; v < TILE_VECS; v++)
 
@@ -73,7 +74,8 @@ static inline void pack(ls_real *restrict to, const ls_real *restrict x, size_t 
                 for (size_t i = 0; i < width; i++) to[k * width + i] = x[i + k * k_step];
         } else {
             for (size_t k = 0; k < length; k++)
-                for (size_t i = 0; i < width; i++) to[k * width + i] = x[i * line_step + k * k_step];
+                for (size_t i = 0; i < width; i++)
+                    to[k * width + i] = x[i * line_step + k * k_step];
         }
         to += length * width;
     }

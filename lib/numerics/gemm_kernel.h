@@ -18,12 +18,14 @@
 #define ls_gemm_tile LS_TYPED(ls_gemm_tile)
 typedef struct ls_gemm_tile {
     const ls_real *a, *b; /* panels, at the first k of the run */
-    size_t b_step;        /* elements from one k to the next in b: cols, or more where B is not packed */
+    size_t b_step; /* elements from one k to the next in b: cols, or more where B is not packed */
     const ls_leaf_step *steps;
     size_t n_steps;
-    ls_real *stack;  /* where the next entry goes: rows x cols elements; earlier entries stand below */
-    size_t level;    /* elements from one entry to the next                                         */
-    ls_real *c;      /* rows x cols, NULL when the run does not end the tree: all results then stay on the stack */
+    ls_real
+        *stack;   /* where the next entry goes: rows x cols elements; earlier entries stand below */
+    size_t level; /* elements from one entry to the next                                         */
+    ls_real *c;   /* rows x cols, NULL when the run does not end the tree: all results then stay on
+                     the stack */
     size_t ldc;
     bool accumulate; /* c = c + sum instead of c = sum */
 } ls_gemm_tile;
@@ -33,8 +35,9 @@ typedef struct ls_gemm_kernel {
     size_t rows, cols; /* of the tile */
     void (*tile)(const ls_gemm_tile *tile);
 
-    /* Packs panels of `width` = rows or cols lines: element (line, k) of the source is x[line * line_step + k * k_step],
-     * one of the two steps being 1; `lines` of them exist, the last panel is filled up with zeros. */
+    /* Packs panels of `width` = rows or cols lines: element (line, k) of the source is x[line *
+     * line_step + k * k_step], one of the two steps being 1; `lines` of them exist, the last panel
+     * is filled up with zeros. */
     void (*pack_a)(ls_real *to, const ls_real *x, size_t line_step, size_t k_step, size_t lines,
                    size_t length);
     void (*pack_b)(ls_real *to, const ls_real *x, size_t line_step, size_t k_step, size_t lines,

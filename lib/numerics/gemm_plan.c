@@ -21,8 +21,8 @@ static size_t nodes_ending(size_t n, size_t i)
     return count;
 }
 
-/* Entries on the stack for T(n) when one leaf takes `leaf` of them: the right child is built on top of the
- * finished left one. (Equal children need no second look.) */
+/* Entries on the stack for T(n) when one leaf takes `leaf` of them: the right child is built on top
+ * of the finished left one. (Equal children need no second look.) */
 static size_t depth_over(size_t n, size_t leaf)
 {
     if (n <= 1) return leaf;

@@ -1,8 +1,8 @@
 /* gemm_plan.h - the leaves of a contraction in order, each with the additions that follow it.
  *
- * Walking a tree from its first leaf to its last, a node can be added up as soon as its last leaf is there. With
- * the finished parts on a stack that is: push the leaf; then as many times as nodes end here, add the two on
- * top. For six leaves:
+ * Walking a tree from its first leaf to its last, a node can be added up as soon as its last leaf
+ * is there. With the finished parts on a stack that is: push the leaf; then as many times as nodes
+ * end here, add the two on top. For six leaves:
  *
  *            T(6)               leaf      0  1  2  3  4  5
  *         .--'--.               merges    0  1  1  0  1  2
@@ -11,7 +11,8 @@
  *    T(2) 2  T(2) 5             (written with the leaves that each entry holds)
  *     0 1     3 4
  *
- * Both levels of rule 7 are one such list: a granule's last leaf also ends nodes of the tree over the granules. */
+ * Both levels of rule 7 are one such list: a granule's last leaf also ends nodes of the tree over
+ * the granules. */
 #ifndef LS_NUMERICS_GEMM_PLAN_H
 #define LS_NUMERICS_GEMM_PLAN_H
 

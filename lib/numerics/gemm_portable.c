@@ -8,9 +8,10 @@
  *           rows, PANEL_ROWS at a time                       pack this block of A (second cache)
  *             panels of B (first cache), panels of A         one tile: the kernel
  *
- * Between one run of leaves and the next the tiles' unfinished tree nodes stand on a stack, level by level, as
- * large as a block of C each. Where one run is the whole axis, as when granules are small, a single tile's stack serves
- * all. Blocking is free to change: a tile's result depends on its rows, its columns and the leaf order alone. */
+ * Between one run of leaves and the next the tiles' unfinished tree nodes stand on a stack, level
+ * by level, as large as a block of C each. Where one run is the whole axis, as when granules are
+ * small, a single tile's stack serves all. Blocking is free to change: a tile's result depends on
+ * its rows, its columns and the leaf order alone. */
 #include "numerics/gemm_engines.h"
 #include "numerics/gemm_kernel.h"
 #include "numerics/gemm_plan.h"
@@ -53,7 +54,8 @@ static size_t round_up(size_t n, size_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-/* `total` in parts as equal as multiples of `unit` allow, none above `most` (which is at least one unit). */
+/* `total` in parts as equal as multiples of `unit` allow, none above `most` (which is at least one
+ * unit). */
 static size_t part_of(size_t total, size_t most, size_t unit)
 {
     most = most / unit * unit;
@@ -124,14 +126,14 @@ static void do_run(const block *bl, const leaf_run *run, size_t k)
         for (size_t j = 0; j < bl->cols; j += kernel->cols)
             for (size_t i = 0; i < rows; i += kernel->rows) {
                 size_t place = j / kernel->cols * row_panels + (i0 + i) / kernel->rows;
-                ls_gemm_tile tile = {
-                    .a = bl->a + i * run->length,
-                    .b = bl->b + j * run->length,
-                    .b_step = kernel->cols,
-                    .steps = run->steps,
-                    .n_steps = run->n_steps,
-                    .stack = bl->stack + run->height * level + (bl->one_run ? 0 : place * tile_size),
-                    .level = level};
+                ls_gemm_tile tile = {.a = bl->a + i * run->length,
+                                     .b = bl->b + j * run->length,
+                                     .b_step = kernel->cols,
+                                     .steps = run->steps,
+                                     .n_steps = run->n_steps,
+                                     .stack = bl->stack + run->height * level +
+                                              (bl->one_run ? 0 : place * tile_size),
+                                     .level = level};
                 do_tile(bl, &tile, bl->row + i0 + i, bl->col + j, smaller(kernel->rows, rows - i),
                         smaller(kernel->cols, bl->cols - j), run->last);
             }
@@ -149,12 +151,12 @@ ls_status ls_gemm_portable(const ls_gemm_problem *p)
     const size_t b_size = cols * smaller(k, LS_LEAF);
     const bool one_run = k <= LS_LEAF;
     const size_t level = one_run ? kernel->rows * kernel->cols : rows * cols;
-    const size_t waiting = ls_leaf_walk_depth(p->k) - 1; /* the last entry never leaves the registers */
+    const size_t waiting =
+        ls_leaf_walk_depth(p->k) - 1; /* the last entry never leaves the registers */
     ls_real *space;
 
-    LS_TRY(ls_workspace((round_up(a_size, 16) + round_up(b_size, 16) + waiting * level) *
-                            sizeof(ls_real),
-                        &space));
+    LS_TRY(ls_workspace(
+        (round_up(a_size, 16) + round_up(b_size, 16) + waiting * level) * sizeof(ls_real), &space));
     block bl = {.p = p, .kernel = kernel, .one_run = one_run};
     bl.a = space;
     bl.b = bl.a + round_up(a_size, 16);

@@ -7,9 +7,9 @@
  *   vec_add(a, b)           a + b, rounded
  *   vec_fma(a, b, c)        a * b + c, rounded once
  *
- * All act element by element under IEEE-754, so the set changes the speed and never the bits. The tile of a
- * kernel is TILE_ROWS x (TILE_VECS * VEC_WIDTH): as many accumulators as the registers hold beside
- * one row of b and one spread element of a. */
+ * All act element by element under IEEE-754, so the set changes the speed and never the bits. The
+ * tile of a kernel is TILE_ROWS x (TILE_VECS * VEC_WIDTH): as many accumulators as the registers
+ * hold beside one row of b and one spread element of a. */
 #ifndef LS_NUMERICS_GEMM_SIMD_H
 #define LS_NUMERICS_GEMM_SIMD_H
 

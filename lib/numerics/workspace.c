@@ -1,10 +1,11 @@
 /* workspace.c - scratch memory of the calling thread, kept from call to call.
  *
- * A thread-specific key instead of _Thread_local, because the key's destructor frees the buffer when
- * the thread ends. */
+ * A thread-specific key instead of _Thread_local, because the key's destructor frees the buffer
+ * when the thread ends. */
 #include "numerics/workspace.h"
 
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,8 +50,7 @@ ls_status ls_workspace(size_t bytes, void *ret_buffer)
     if (w->bytes < bytes) {
         free(w->buffer);
         *w = (workspace){NULL, 0};
-        if (bytes > SIZE_MAX - ALIGNMENT ||
-            posix_memalign(&w->buffer, ALIGNMENT, bytes) != 0) {
+        if (bytes > SIZE_MAX - ALIGNMENT || posix_memalign(&w->buffer, ALIGNMENT, bytes) != 0) {
             w->buffer = NULL;
             LS_FAIL(LS_ERR_MEMORY, "no memory for %zu bytes of gemm's workspace", bytes);
         }

@@ -1,0 +1,38 @@
+/* engine.c - the engines of the matrix product by name. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lockstep/numerics/gemm.h"
+#include "lockstep/numerics/isa.h"
+#include "numerics/blas.h"
+
+static const char *const engine_names[] = {"portable", "openblas", "plain"};
+enum { ENGINES = sizeof engine_names / sizeof engine_names[0] };
+
+const char *ls_engine_name(ls_engine engine)
+{
+    return (size_t)engine < ENGINES ? engine_names[engine] : "unknown";
+}
+
+ls_status ls_engine_parse(const char *name, ls_engine *ret_engine)
+{
+    for (size_t e = 0; e < ENGINES; e++)
+        if (strcmp(name, engine_names[e]) == 0) {
+            *ret_engine = (ls_engine)e;
+            return LS_OK;
+        }
+    return ls_error_record(LS_ERR_INPUT, __FILE__, __LINE__,
+                           "gemm engine '%s' is unknown: portable, openblas or plain", name);
+}
+
+void ls_engine_describe(ls_engine engine, char *buffer, size_t size)
+{
+    const char *detail =
+        engine == LS_ENGINE_PORTABLE ? ls_isa_name(ls_isa_current()) : ls_blas_version();
+    snprintf(buffer, size, "%s %s", ls_engine_name(engine), detail);
+}
+
+const char *ls_engine_warning(ls_engine engine)
+{
+    return engine == LS_ENGINE_PORTABLE ? "" : ls_blas_warning();
+}
