@@ -81,6 +81,10 @@ typedef struct ls_param_table {
     ls_param *params; /* in the order of a forward pass */
 } ls_param_table;
 
+/* The table of a configuration. In the order of a forward pass: token embedding, position
+ * embedding, of each layer norm1, query, key, value, attention output, norm2, gate, up, down, then
+ * the final norm and the head; a weight before its bias. A weight of a linear is stored [in, out]:
+ * y = x W. Errors: those of ls_config_check, LS_ERR_MEMORY. */
 LS_API ls_status ls_param_table_create(ls_param_table **ret_table,
                                        const ls_config *config) LS_MUST_USE;
 LS_API void ls_param_table_destroy(ls_param_table **table);
@@ -89,23 +93,30 @@ LS_API void ls_param_table_destroy(ls_param_table **table);
 LS_API size_t ls_param_find(const ls_param_table *table, ls_role role, size_t layer);
 LS_API size_t ls_param_find_name(const ls_param_table *table, const char *name);
 
-/* Logical elements of one parameter / of all. */
+/* Logical elements of one parameter / of all (a tied embedding once). */
 LS_API size_t ls_param_elements(const ls_param *param);
 LS_API size_t ls_param_table_elements(const ls_param_table *table);
+
+/* Granules of all parameters: a parameter's first granule has the number of granules before it in
+ * the table. */
+LS_API size_t ls_param_table_granules(const ls_param_table *table);
 
 /* A run of granules of the cut axis. */
 typedef struct ls_shard {
     size_t first, count;
 } ls_shard;
 
-/* Rows and columns of a shard in memory, padding included: row-major and contiguous. A vector is
- * one row... of cols = its length. */
+/* Rows and columns of a shard in memory, padding included: row-major and contiguous. A matrix cut
+ * by rows has count * granule rows and dims[1] columns, cut by columns dims[0] rows and count *
+ * granule columns. A vector (n_dims 1, dims n x 1) is one row: rows 1, cols n, or count * granule
+ * when cut. shard: a run of param->axis's granules; {0, 1} where cut is -1; may be empty. */
 LS_API void ls_param_shard_shape(const ls_param *param, ls_shard shard, size_t *ret_rows,
                                  size_t *ret_cols);
 
-/* Copies between the whole logical tensor and a shard: in: padding becomes +0. out: padded elements
+/* Copies between the whole logical tensor and a shard. in: padding becomes +0. out: padded elements
  * are left out; writes only the shard's part of `whole`. element_bytes: of one element; whole:
- * dims[0] x dims[1]; shard_data: as ls_param_shard_shape. */
+ * dims[0] x dims[1], row-major, as files hold it; shard_data: as ls_param_shard_shape. The two may
+ * not overlap. Neither needs more alignment than a byte. */
 LS_API void ls_param_shard_in(const ls_param *param, ls_shard shard, size_t element_bytes,
                               void *shard_data, const void *whole);
 LS_API void ls_param_shard_out(const ls_param *param, ls_shard shard, size_t element_bytes,

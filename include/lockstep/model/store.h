@@ -36,16 +36,20 @@ typedef struct ls_holding {
 } ls_holding;
 
 /* Allocates everything that `holdings` (table->count entries; NULL: all, whole) names, charged to
- * `memory` (may be NULL). Values and gradients unspecified; optimizer state zero. */
+ * `memory` (may be NULL): values, a gradient per use held, two arrays of optimizer state, each of
+ * rows * cols elements and nothing else. Values and gradients unspecified; optimizer state zero.
+ * `table` must outlive the store. Errors: LS_ERR_INPUT (granules or a use that the parameter does
+ * not have, a part of one that is never cut), LS_ERR_MEMORY. */
 #define ls_store_create LS_TYPED(ls_store_create)
 LS_API ls_status ls_store_create(ls_store **ret_store, const ls_param_table *table,
                                  const ls_holding *holdings, ls_memory *memory) LS_MUST_USE;
 #define ls_store_destroy LS_TYPED(ls_store_destroy)
 LS_API void ls_store_destroy(ls_store **store);
 
-/* Draws the initial values (rule 4): element i of the logical tensor takes number i of its stream,
- * in binary64, rounded to binary32 in both precisions; padding is +0. So every shard is the slice
- * of the whole. */
+/* Draws the initial values (rule 4): element i of the logical tensor (row-major, unpadded) takes
+ * normal number i of its stream (purpose INIT, layer = place in the table, step 0) times std, in
+ * binary64, rounded to binary32 in both precisions; padding is +0. So every shard is the slice of
+ * the whole. Norm scales are 1, biases and shifts 0. */
 #define ls_store_init LS_TYPED(ls_store_init)
 LS_API void ls_store_init(ls_store *store, uint64_t seed);
 
@@ -54,13 +58,13 @@ LS_API void ls_store_init(ls_store *store, uint64_t seed);
 LS_API ls_slot *ls_store_slot(const ls_store *store, ls_role role, size_t layer);
 
 /* Squares of the gradient (use 0, after the uses were added), in binary64, one number per granule
- * held of every parameter held, by rule 16: ret_squares[i] for i = offset of the parameter
- * (granules of the table before it) + granule; entries not held are left untouched. */
+ * held of every parameter whose use 0 is held, by rule 16: the elements of the granule's block in
+ * the order (row, column) of its logical rows and columns. ret_squares[i] for i = granules of the
+ * table before this parameter + number of the granule in the whole axis:
+ * ls_param_table_granules(table) numbers; entries not held are left untouched. A granule of nothing
+ * but padding is +0. */
 #define ls_store_squares LS_TYPED(ls_store_squares)
 LS_API void ls_store_squares(const ls_store *store, double *ret_squares);
-
-/* How many numbers that is for the whole table. */
-LS_API size_t ls_param_table_granules(const ls_param_table *table);
 
 LS_END_DECLS
 

@@ -1,0 +1,63 @@
+#include "base/read_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lockstep/base/show.h"
+
+/* Missing is bad input, whatever else the system refuses is its affair. */
+static ls_status status_of(int error)
+{
+    return error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG ? LS_ERR_INPUT : LS_ERR_IO;
+}
+
+ls_status ls_read_file(const char *path, size_t most_bytes, unsigned char **ret_bytes,
+                       size_t *ret_count)
+{
+    ls_status status = LS_OK;
+    unsigned char *bytes = NULL;
+    size_t count = 0, room = 0;
+    struct stat about;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) LS_FAIL(status_of(errno), "%s: %s", ls_show(path), ls_show_errno(errno));
+    if (fstat(file, &about) != 0) LS_FAIL(LS_ERR_IO, "%s: %s", ls_show(path), ls_show_errno(errno));
+    if (S_ISDIR(about.st_mode)) LS_FAIL(LS_ERR_INPUT, "%s: is a folder, not a file", ls_show(path));
+    if (S_ISREG(about.st_mode) && about.st_size > 0) {
+        if ((uintmax_t)about.st_size > most_bytes) {
+            LS_FAIL(LS_ERR_INPUT, "%s: %jd bytes long; at most %zu", ls_show(path),
+                    (intmax_t)about.st_size, most_bytes);
+        }
+        room = (size_t)about.st_size + 1; /* one more, so that one read sees the end */
+    }
+
+    /* The size was a hint: a file may grow meanwhile, and a pipe has none. */
+    for (;;) {
+        if (count == room || !bytes) {
+            if (bytes || room == 0) room = room < 4096 ? 4096 : room * 2;
+            if (room > most_bytes) room = most_bytes + 1;
+            unsigned char *grown = realloc(bytes, room + 1);
+            if (!grown) LS_FAIL(LS_ERR_MEMORY, "%s: no memory for %zu bytes", ls_show(path), room);
+            bytes = grown;
+        }
+        size_t ask = room - count < (1 << 30) ? room - count : (1 << 30);
+        ssize_t got = read(file, bytes + count, ask);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) LS_FAIL(LS_ERR_IO, "%s: %s", ls_show(path), ls_show_errno(errno));
+        if (got == 0) break;
+        count += (size_t)got;
+        if (count > most_bytes)
+            LS_FAIL(LS_ERR_INPUT, "%s: longer than %zu bytes", ls_show(path), most_bytes);
+    }
+    bytes[count] = '\0';
+    *ret_bytes = bytes;
+    *ret_count = count;
+    bytes = NULL;
+exit:
+    free(bytes);
+    if (file >= 0) close(file);
+    return status;
+}

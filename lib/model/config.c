@@ -1,0 +1,128 @@
+/* config.c - the built-in models, and the axes that follow from a configuration. */
+#include "lockstep/model/config.h"
+
+#include <string.h>
+
+#include "lockstep/base/show.h"
+#include "model/config_fields.h"
+
+const char *const ls_config_names[LS_CONFIG_NAMES] = {"gpt2-nano", "gpt2-124m", "llama-nano"};
+
+/* In the order of the names above. */
+static const ls_config built_in[LS_CONFIG_NAMES] = {
+    {.name = "gpt2-nano",
+     .layers = 4,
+     .d_model = 48,
+     .heads = 12,
+     .kv_heads = 12,
+     .d_ff = 192,
+     .seq = 24,
+     .vocab = 256,
+     .batch = 8,
+     .norm = LS_LAYER_NORM,
+     .activation = LS_GELU_TANH,
+     .position = LS_LEARNED,
+     .mlp_cut = LS_MLP_COLUMN_FIRST,
+     .causal = true,
+     .bias = true,
+     .tied = true,
+     .dropout = 0.1,
+     .norm_eps = 1e-5,
+     .rope_theta = 10000,
+     .init_std = 0.02,
+     .label_smoothing = 0},
+    {.name = "gpt2-124m",
+     .layers = 12,
+     .d_model = 768,
+     .heads = 12,
+     .kv_heads = 12,
+     .d_ff = 3072,
+     .seq = 1024,
+     .vocab = 50257,
+     .batch = 8,
+     .norm = LS_LAYER_NORM,
+     .activation = LS_GELU_TANH,
+     .position = LS_LEARNED,
+     .mlp_cut = LS_MLP_COLUMN_FIRST,
+     .causal = true,
+     .bias = true,
+     .tied = true,
+     .dropout = 0.1,
+     .norm_eps = 1e-5,
+     .rope_theta = 10000,
+     .init_std = 0.02,
+     .label_smoothing = 0},
+    /* Its feed-forward width makes 12 granules of 11: a leaf that is neither even nor full. */
+    {.name = "llama-nano",
+     .layers = 4,
+     .d_model = 48,
+     .heads = 12,
+     .kv_heads = 4,
+     .d_ff = 132,
+     .seq = 24,
+     .vocab = 256,
+     .batch = 8,
+     .norm = LS_RMS_NORM,
+     .activation = LS_SWIGLU,
+     .position = LS_ROTARY,
+     .mlp_cut = LS_MLP_COLUMN_FIRST,
+     .causal = true,
+     .bias = false,
+     .tied = false,
+     .dropout = 0,
+     .norm_eps = 1e-5,
+     .rope_theta = 10000,
+     .init_std = 0.02,
+     .label_smoothing = 0},
+};
+
+ls_status ls_config_named(const char *name, ls_config *ret_config)
+{
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < LS_CONFIG_NAMES; i++) {
+        if (strcmp(name, ls_config_names[i]) == 0) {
+            *ret_config = built_in[i];
+            return LS_OK;
+        }
+    }
+    const char *nearest = ls_nearest(name, ls_config_names, LS_CONFIG_NAMES);
+    LS_FAIL(LS_ERR_INPUT,
+            "--model %s: not a built-in model%s%s%s; use gpt2-nano, gpt2-124m or llama-nano",
+            ls_show(name), nearest ? " (did you mean " : "", nearest ? nearest : "",
+            nearest ? "?)" : "");
+exit:
+    return status;
+}
+
+static size_t greatest_common_divisor(size_t a, size_t b)
+{
+    while (b != 0) {
+        size_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+ls_axis ls_config_heads_axis(const ls_config *config)
+{
+    return ls_axis_of(config->heads, ls_config_head_width(config));
+}
+
+ls_axis ls_config_kv_axis(const ls_config *config)
+{
+    return ls_axis_of(config->kv_heads, ls_config_head_width(config));
+}
+
+ls_axis ls_config_ff_axis(const ls_config *config)
+{
+    size_t granules = greatest_common_divisor(config->heads, config->d_ff);
+    return ls_axis_of(granules, config->d_ff / granules);
+}
+
+ls_axis ls_config_vocab_axis(const ls_config *config)
+{
+    size_t multiple = config->heads / greatest_common_divisor(config->heads, 128) * 128;
+    size_t padded = (config->vocab + multiple - 1) / multiple * multiple;
+    return ls_axis_of(config->heads, padded / config->heads);
+}

@@ -1,0 +1,257 @@
+/* config_json.c - a configuration as JSON text. */
+#include <jansson.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/read_file.h"
+#include "lockstep/base/show.h"
+#include "model/config_fields.h"
+
+/* A configuration is a page of text; more is some other file. */
+enum { MOST_BYTES = 1 << 20 };
+
+/* The JSON text of a value, shortened, for messages. */
+static const char *show_value(const json_t *value)
+{
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    size_t length = text ? strlen(text) : 0;
+    char shortened[64];
+    snprintf(shortened, sizeof shortened, "%.40s%s", text ? text : "?", length > 40 ? "..." : "");
+    free(text);
+    return ls_show(shortened);
+}
+
+/* Stores one value of the right type; what lies outside its range is found later, by the check. */
+static ls_status read_field(ls_config *config, const ls_field *field, const json_t *value,
+                            const char *file)
+{
+    ls_status status = LS_OK;
+    int fits = 0;
+    switch (field->kind) {
+    case LS_FIELD_SIZE:
+        if (json_is_integer(value) && json_integer_value(value) >= 0 &&
+            (uintmax_t)json_integer_value(value) <= SIZE_MAX) {
+            size_t size = (size_t)json_integer_value(value);
+            memcpy(ls_field_of(config, field), &size, sizeof size);
+            fits = 1;
+        }
+        break;
+    case LS_FIELD_REAL:
+        if (json_is_number(value)) {
+            double real = json_number_value(value);
+            memcpy(ls_field_of(config, field), &real, sizeof real);
+            fits = 1;
+        }
+        break;
+    case LS_FIELD_FLAG:
+        if (json_is_boolean(value)) {
+            bool flag = json_is_true(value);
+            memcpy(ls_field_of(config, field), &flag, sizeof flag);
+            fits = 1;
+        }
+        break;
+    case LS_FIELD_CHOICE:
+        for (size_t i = 0; json_is_string(value) && i < field->n_choices; i++) {
+            if (strcmp(json_string_value(value), field->choices[i]) != 0) continue;
+            ls_field_choose(config, field, (int)i);
+            fits = 1;
+        }
+        break;
+    }
+    if (!fits) {
+        char allowed[LS_FIELD_TEXT_BYTES];
+        LS_FAIL(LS_ERR_INPUT, "%s: %s %s: must be %s", ls_show(file), field->key, show_value(value),
+                ls_field_allowed(field, allowed));
+    }
+exit:
+    return status;
+}
+
+static ls_status read_name(ls_config *config, const json_t *value, const char *file)
+{
+    ls_status status = LS_OK;
+    const char *name = json_string_value(value);
+    /* It stands in many texts, so it must be one that is shown as it is. */
+    if (!name || name[0] == '\0' || strlen(name) >= sizeof config->name ||
+        strcmp(ls_show(name), name) != 0) {
+        LS_FAIL(LS_ERR_INPUT, "%s: name %s: must be 1 to %zu printable bytes", ls_show(file),
+                show_value(value), sizeof config->name - 1);
+    }
+    strcpy(config->name, name);
+exit:
+    return status;
+}
+
+static ls_status read_base(ls_config *config, const json_t *value, const char *file)
+{
+    ls_status status = LS_OK;
+    const char *name = json_is_string(value) ? json_string_value(value) : "";
+    for (size_t i = 0; i < LS_CONFIG_NAMES; i++)
+        if (strcmp(name, ls_config_names[i]) == 0) return ls_config_named(name, config);
+    LS_FAIL(LS_ERR_INPUT, "%s: base %s: must be gpt2-nano, gpt2-124m or llama-nano", ls_show(file),
+            show_value(value));
+exit:
+    return status;
+}
+
+static ls_status unknown_key(const char *key, const char *file)
+{
+    const char *known[LS_CONFIG_FIELDS + 2] = {"name", "base"};
+    for (size_t i = 0; i < LS_CONFIG_FIELDS; i++) known[i + 2] = ls_config_fields[i].key;
+    const char *nearest = ls_nearest(key, known, LS_CONFIG_FIELDS + 2);
+    if (nearest) {
+        return ls_error_record(LS_ERR_INPUT, __FILE__, __LINE__,
+                               "%s: unknown key \"%s\"; did you mean \"%s\"?", ls_show(file),
+                               ls_show(key), nearest);
+    }
+    char list[512] = "";
+    for (size_t i = 0, used = 0; i < LS_CONFIG_FIELDS + 2; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", known[i]);
+    return ls_error_record(LS_ERR_INPUT, __FILE__, __LINE__,
+                           "%s: unknown key \"%s\"; known keys: %s", ls_show(file), ls_show(key),
+                           list);
+}
+
+static const ls_field *field_named(const char *key)
+{
+    for (size_t i = 0; i < LS_CONFIG_FIELDS; i++)
+        if (strcmp(key, ls_config_fields[i].key) == 0) return &ls_config_fields[i];
+    return NULL;
+}
+
+static ls_status read_object(json_t *object, const char *file, ls_config *ret_config)
+{
+    ls_status status = LS_OK;
+    ls_config config;
+    LS_TRY(ls_config_named("gpt2-nano", &config));
+    json_t *base = json_object_get(object, "base");
+    if (base) LS_TRY(read_base(&config, base, file));
+    strcpy(config.name, "custom");
+    bool one_kv_per_head = config.kv_heads == config.heads;
+
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        const ls_field *field = field_named(key);
+        if (field)
+            LS_TRY(read_field(&config, field, value, file));
+        else if (strcmp(key, "name") == 0)
+            LS_TRY(read_name(&config, value, file));
+        else if (strcmp(key, "base") != 0)
+            LS_TRY(unknown_key(key, file));
+    }
+    /* A model without shared key/value heads stays one when only its heads are changed. */
+    if (one_kv_per_head && !json_object_get(object, "kv_heads")) config.kv_heads = config.heads;
+    LS_TRY(ls_config_check_file(&config, file));
+    *ret_config = config;
+exit:
+    return status;
+}
+
+static ls_status read_json(const char *file, ls_config *ret_config)
+{
+    ls_status status = LS_OK;
+    unsigned char *bytes = NULL;
+    size_t count = 0;
+    json_t *root = NULL;
+    json_error_t where;
+    LS_TRY(ls_read_file(file, MOST_BYTES, &bytes, &count));
+    root = json_loadb((const char *)bytes, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    if (!root) {
+        LS_FAIL(LS_ERR_INPUT, "%s: not JSON: line %d, column %d: %s", ls_show(file), where.line,
+                where.column, ls_show(where.text));
+    }
+    if (!json_is_object(root)) {
+        LS_FAIL(LS_ERR_INPUT, "%s: found %s; a model is a JSON object {\"layers\": 4, ...}",
+                ls_show(file), show_value(root));
+    }
+    LS_TRY(read_object(root, file, ret_config));
+exit:
+    json_decref(root);
+    free(bytes);
+    return status;
+}
+
+ls_status ls_config_load(const char *name_or_file, ls_config *ret_config)
+{
+    ls_status status = LS_OK;
+    struct stat about;
+    int there = stat(name_or_file, &about) == 0;
+    if (there && !S_ISDIR(about.st_mode)) return read_json(name_or_file, ret_config);
+
+    for (size_t i = 0; i < LS_CONFIG_NAMES; i++)
+        if (strcmp(name_or_file, ls_config_names[i]) == 0)
+            return ls_config_named(name_or_file, ret_config);
+    const char *nearest = ls_nearest(name_or_file, ls_config_names, LS_CONFIG_NAMES);
+    LS_FAIL(LS_ERR_INPUT,
+            "--model %s: %s%s%s%s; use gpt2-nano, gpt2-124m, llama-nano or a JSON file",
+            ls_show(name_or_file),
+            there ? "a folder" : "neither a built-in model nor a file that can be read",
+            nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "");
+exit:
+    return status;
+}
+
+/* ---- writing ---- */
+
+/* The fewest digits that give `real` back. */
+static int digits_of(double real)
+{
+    char text[40];
+    for (int digits = 1; digits < 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, real);
+        if (!(strtod(text, NULL) < real || strtod(text, NULL) > real)) return digits;
+    }
+    return 17;
+}
+
+static json_t *field_value(const ls_config *config, const ls_field *field, int *digits)
+{
+    size_t size;
+    double real;
+    bool flag;
+    switch (field->kind) {
+    case LS_FIELD_SIZE:
+        memcpy(&size, ls_field_in(config, field), sizeof size);
+        return json_integer((json_int_t)size);
+    case LS_FIELD_REAL:
+        memcpy(&real, ls_field_in(config, field), sizeof real);
+        if (digits_of(real) > *digits) *digits = digits_of(real);
+        return json_real(real);
+    case LS_FIELD_FLAG:
+        memcpy(&flag, ls_field_in(config, field), sizeof flag);
+        return json_boolean(flag);
+    case LS_FIELD_CHOICE:
+        return json_string(field->choices[ls_field_choice(config, field)]);
+    }
+    return NULL;
+}
+
+ls_status ls_config_to_json(const ls_config *config, char **ret_json)
+{
+    ls_status status = LS_OK;
+    json_t *object = NULL;
+    char *text = NULL;
+    int digits = 1;
+    LS_TRY(ls_config_check(config));
+    object = json_object();
+    if (!object) LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
+    /* A name that is not UTF-8 cannot stand in JSON. */
+    if (json_object_set_new(object, "name", json_string(config->name)) != 0)
+        LS_FAIL(LS_ERR_INPUT, "the model's name \"%s\" is not UTF-8", ls_show(config->name));
+    for (size_t i = 0; i < LS_CONFIG_FIELDS; i++) {
+        const ls_field *field = &ls_config_fields[i];
+        if (json_object_set_new(object, field->key, field_value(config, field, &digits)) != 0)
+            LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
+    }
+    text = json_dumps(object, (size_t)(JSON_INDENT(2)) | (size_t)(JSON_REAL_PRECISION(digits)));
+    if (!text) LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
+    *ret_json = text;
+exit:
+    json_decref(object);
+    return status;
+}
