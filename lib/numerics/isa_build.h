@@ -17,13 +17,13 @@
  *       }
  *
  * LS_ISA_NAME(ls_foo_n) is ls_foo_n_avx2_f32 in the copy for AVX2 and binary32. The build says
- * which set a copy is for by LS_BUILD_SCALAR, LS_BUILD_AVX2, LS_BUILD_AVX512 or LS_BUILD_NEON, and which copies the
- * library holds by LS_HAVE_AVX2 and so on (the scalar one is always there). LS_ISA_TABLE declares the
- * copies and makes a constant table of them; LS_ISA_PICK reads the entry of ls_isa_current(): one
- * atomic load and no lock, and ls_isa_force reaches every loop.
+ * which set a copy is for by LS_BUILD_SCALAR, LS_BUILD_AVX2, LS_BUILD_AVX512 or LS_BUILD_NEON, and
+ * which copies the library holds by LS_HAVE_AVX2 and so on (the scalar one is always there).
+ * LS_ISA_TABLE declares the copies and makes a constant table of them; LS_ISA_PICK reads the entry
+ * of ls_isa_current(): one atomic load and no lock, and ls_isa_force reaches every loop.
  *
- * A source compiled with LS_BUILD_AVX512 and LS_SIMDE includes SIMDe's headers instead of immintrin.h, so
- * that a CPU without AVX-512 can test it (meson option `simde`). */
+ * A source compiled with LS_BUILD_AVX512 and LS_SIMDE includes SIMDe's headers instead of
+ * immintrin.h, so that a CPU without AVX-512 can test it (meson option `simde`). */
 #ifndef LS_NUMERICS_ISA_BUILD_H
 #define LS_NUMERICS_ISA_BUILD_H
 

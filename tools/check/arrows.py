@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Who may include whom: arrows.py ROOT
+
+A room of lib/ includes its own headers, those of the rooms it knows and of the rooms these know.
+apps/ sees the public headers alone; the program in tools/lockstep also train, oracle and report.
+Tests may see everything.
+"""
+import os
+import re
+import sys
+
+import source_tree
+
+KNOWS = {
+    "base": [],
+    "numerics": ["base"],
+    "kernels": ["numerics"],
+    "model": ["numerics"],
+    "serial": ["kernels", "model"],
+    "comm": ["base", "numerics"],
+    "partition": ["base"],
+    "parallel": ["kernels", "model", "comm", "partition"],
+    "pipeline": ["parallel", "comm"],
+    "io": ["base", "model"],
+    "train": ["pipeline", "serial", "io"],
+    "oracle": ["train"],
+    "report": ["oracle"],
+}
+PROGRAM_SEES = ["train", "oracle", "report"]
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
+UMBRELLA = "include/lockstep/lockstep.h"
+
+
+def reach(room):
+    """The room and all rooms it may include."""
+    seen, todo = set(), [room]
+    while todo:
+        room = todo.pop()
+        if room not in seen:
+            seen.add(room)
+            todo += KNOWS[room]
+    return seen
+
+
+def place(path):
+    """(kind, room) of a source: public, internal, app, program or None."""
+    parts = path.split("/")
+    if parts[:2] == ["include", "lockstep"] and len(parts) == 4:
+        return "public", parts[2]
+    if parts[0] == "lib" and len(parts) >= 3:
+        return "internal", parts[1]
+    if parts[0] == "apps":
+        return "app", None
+    if parts[:2] == ["tools", "lockstep"]:
+        return "program", None
+    return None, None
+
+
+def judge(root, path, quote, target):
+    """A fault of one include line, or None."""
+    kind, room = place(path)
+    parts = target.split("/")
+    if ".." in parts:
+        return "goes up with .."
+    if parts[0] == "lockstep":
+        if not os.path.isfile(os.path.join(root, "include", target)):
+            return "no such public header"
+        if len(parts) == 2:  # the umbrella
+            return None if kind in ("app", "program") else "only apps and the program include all"
+        if room and parts[1] not in reach(room):
+            return f"{room} does not know {parts[1]}"
+        return None
+    if quote == "<":
+        return None  # the system's or another library's
+    if len(parts) == 1:
+        there = os.path.isfile(os.path.join(root, os.path.dirname(path), target))
+        return None if there else "not in its own folder: write room/name.h"
+    if not os.path.isfile(os.path.join(root, "lib", target)):
+        return "no such internal header"
+    if kind == "public":
+        return "a public header includes an internal one"
+    if kind == "app":
+        return "an app sees public headers only"
+    if kind == "program":
+        return None if parts[0] in PROGRAM_SEES else f"the program does not see into {parts[0]}"
+    return None if parts[0] in reach(room) else f"{room} does not know {parts[0]}"
+
+
+def main():
+    root = sys.argv[1]
+    faults, looked_at = [], 0
+    for path in source_tree.files(root):
+        kind, room = place(path)
+        if kind is None or not path.endswith((".c", ".h", ".inc")) or path == UMBRELLA:
+            continue
+        looked_at += 1
+        if room and room not in KNOWS:
+            faults.append(f"{path}: {room} is not a room")
+            continue
+        for quote, target in INCLUDE.findall(source_tree.read(root, path)):
+            fault = judge(root, path, quote, target)
+            if fault:
+                faults.append(f"{path}: includes {target}: {fault}")
+    source_tree.finish("arrows", faults, looked_at)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+# setup.sh - read by tools/run and tools/test: finds or installs what the build needs, configures,
+# builds. POSIX shell, so that it runs wherever there is a /bin/sh.
+#
+# Whether something is there is asked of the compiler and of pkg-config, never of a package manager:
+# where everything is found, nothing is installed and no right to install is needed.
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P) || exit 2
+build=$root/build/release
+
+say() { printf '%s\n' "lockstep: $*"; }
+stop() {
+    printf '%s\n' "lockstep: $*" >&2
+    exit 2
+}
+
+have() { command -v "$1" >/dev/null 2>&1; }
+have_library() { have_pkg_config && "$pkg_config" --exists "$1" 2>/dev/null; }
+have_pkg_config() {
+    for pkg_config in ${PKG_CONFIG:-} pkg-config pkgconf; do have "$pkg_config" && return 0; done
+    return 1
+}
+
+# A compiler counts only with the C library's headers.
+compiles() { # language compiler...
+    language=$1
+    shift
+    for compiler in "$@"; do
+        have "$compiler" && printf '#include <stdio.h>\n' |
+            "$compiler" -x "$language" -E - >/dev/null 2>&1 && return 0
+    done
+    return 1
+}
+
+# Writes the names of what is missing. $1: "tests" when the tests are wanted too.
+missing() {
+    compiles c ${CC:-} cc gcc clang || echo cc
+    have meson || echo meson
+    have ninja || have ninja-build || have samu || echo ninja
+    have_pkg_config || echo pkg-config
+    have_library jansson || echo jansson
+    have_library libcrypto || echo openssl
+    have_library openblas || echo openblas
+    if [ "$1" = tests ]; then
+        have_library check || echo check
+        have_library mpfr || echo mpfr
+        compiles c++ ${CXX:-} c++ g++ clang++ || echo c++
+        have nm || echo nm
+    fi
+}
+
+# The package of a need, by package manager. Nothing: comes with another one.
+package() { # manager need
+    case $1:$2 in
+    apt:cc) echo gcc libc6-dev ;;
+    apt:c++) echo g++ ;;
+    apt:nm) echo binutils ;;
+    apt:ninja) echo ninja-build ;;
+    apt:pkg-config) echo pkg-config ;;
+    apt:jansson) echo libjansson-dev ;;
+    apt:openssl) echo libssl-dev ;;
+    apt:openblas) echo libopenblas-dev ;;
+    apt:mpfr) echo libmpfr-dev ;;
+    dnf:cc) echo gcc glibc-devel ;;
+    dnf:c++) echo gcc-c++ ;;
+    dnf:nm) echo binutils ;;
+    dnf:ninja) echo ninja-build ;;
+    dnf:pkg-config) echo pkgconf-pkg-config ;;
+    dnf:jansson | dnf:openssl | dnf:openblas | dnf:check | dnf:mpfr) echo "$2-devel" ;;
+    apk:cc) echo gcc musl-dev ;;
+    apk:c++) echo g++ ;;
+    apk:nm) echo binutils ;;
+    apk:pkg-config) echo pkgconf ;;
+    apk:jansson | apk:openssl | apk:openblas | apk:check | apk:mpfr) echo "$2-dev" ;;
+    brew:cc | brew:c++ | brew:nm) ;; # the command line tools of Xcode, see below
+    brew:pkg-config) echo pkgconf ;;
+    brew:openssl) echo openssl@3 ;;
+    *) echo "$2" ;;
+    esac
+}
+
+# Homebrew keeps some libraries out of the way of the system's own.
+find_brew_libraries() {
+    have brew || return 0
+    for name in openblas openssl@3; do
+        prefix=$(brew --prefix "$name" 2>/dev/null) || continue
+        PKG_CONFIG_PATH=$prefix/lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+    done
+    export PKG_CONFIG_PATH
+}
+
+install_missing() { # "tests" or ""
+    find_brew_libraries
+    needs=$(missing "$1")
+    [ -n "$needs" ] || return 0
+    if have apt-get; then manager=apt
+    elif have dnf; then manager=dnf
+    elif have apk; then manager=apk
+    elif have brew; then manager=brew
+    else
+        stop "missing: $(echo $needs); none of apt-get, dnf, apk and brew is here to install it"
+    fi
+    if [ "$manager" = brew ] && ! compiles c cc clang gcc; then
+        stop "a C compiler is missing; install it with: xcode-select --install"
+    fi
+    packages=$(for need in $needs; do package "$manager" "$need"; done)
+    packages=$(echo $packages)
+    case $manager in
+    apt)
+        command="apt-get update && DEBIAN_FRONTEND=noninteractive"
+        command="$command apt-get install -y --no-install-recommends $packages"
+        ;;
+    dnf) command="dnf install -y $packages" ;;
+    apk) command="apk add --no-cache $packages" ;;
+    brew) command="brew install $packages" ;;
+    esac
+    if [ "$manager" != brew ] && [ "$(id -u)" -ne 0 ]; then
+        say "missing: $(echo $needs). Run this as root, then start again:" >&2
+        printf '%s\n' "$command" >&2
+        exit 2
+    fi
+    say "missing: $(echo $needs)"
+    say "installing with $manager: $packages"
+    mkdir -p "$root/build"
+    (eval "$command") >"$root/build/install.log" 2>&1 || {
+        tail -n 20 "$root/build/install.log" >&2
+        stop "$manager could not install them (build/install.log): $command"
+    }
+    find_brew_libraries
+    needs=$(missing "$1")
+    [ -z "$needs" ] || stop "still missing after the installation: $(echo $needs)"
+}
+
+# meson 0.63 or later.
+check_meson() {
+    version=$(meson --version) || stop "meson does not start"
+    major=${version%%.*}
+    rest=${version#*.}
+    minor=${rest%%.*}
+    if [ "$major" -eq 0 ] && [ "$minor" -lt 63 ]; then
+        stop "meson $version found, 0.63 or later is needed:" \
+            "python3 -m pip install --user --upgrade meson"
+    fi
+}
+
+cores() {
+    n=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null)
+    echo "${n:-2}"
+}
+
+configure() { # "tests" or ""
+    check_meson
+    # A folder that was copied or moved with its build folder is configured anew.
+    if [ -d "$build" ] && [ "$(cat "$build/source-folder" 2>/dev/null)" != "$root" ]; then
+        rm -rf "$build"
+    fi
+    tests=false
+    [ "$1" != tests ] || tests=true
+    mkdir -p "$root/build"
+    if [ ! -f "$build/build.ninja" ]; then
+        rm -rf "$build"
+        say "configuring in build/release"
+        log=$root/build/setup.log
+        meson setup --buildtype=release -Dtests=$tests "$build" "$root" >"$log" 2>&1 || {
+            tail -n 20 "$log" >&2
+            stop "meson could not configure (build/setup.log)"
+        }
+        printf '%s\n' "$root" >"$build/source-folder"
+    elif [ $tests = true ]; then
+        meson configure "$build" -Dtests=true >/dev/null ||
+            stop "meson could not configure build/release"
+    fi
+}
+
+compile() { # ninja targets; none: everything
+    say "building with $(cores) jobs"
+    started=$(date +%s)
+    # meson finds the ninja that is there, whatever its name.
+    meson compile -C "$build" -j "$(cores)" "$@" >"$root/build/compile.log" 2>&1 || {
+        grep -v '^\[[0-9]*/[0-9]*\] [A-Z]' "$root/build/compile.log" | tail -n 60 >&2
+        printf '%s\n' "lockstep: the build failed (build/compile.log)" >&2
+        return 1
+    }
+    warnings=$(grep -c 'warning:' "$root/build/compile.log")
+    say "built in $(($(date +%s) - started)) s, $warnings warnings"
+}
