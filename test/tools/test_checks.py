@@ -50,7 +50,8 @@ CASES = [
     ("arrows", {"include/lockstep/base/low.h": '+#include "lockstep/comm/high.h"\n'},
      "base does not know comm"),
     ("arrows", {"apps/01_one.c": '+#include "comm/inner.h"\n'}, "public headers only"),
-    ("arrows", {"tools/lockstep/program.c": '+#include "comm/inner.h"\n'}, "does not see into comm"),
+    ("arrows", {"tools/lockstep/program.c": '+#include "comm/inner.h"\n'},
+     "does not see into comm"),
     ("arrows", {"lib/comm/high.c": '+#include "../base/low.c"\n'}, "goes up"),
     ("arrows", {"lib/comm/high.c": '+#include "lockstep/base/none.h"\n'}, "no such public header"),
     ("arrows", {"lib/misc/thing.c": "int x;\n"}, "misc is not a room"),
@@ -104,7 +105,7 @@ def run(check, arguments):
 def check_tree(check, folder):
     arguments = [folder]
     if check == "public_headers":
-        arguments += [CC, shutil.which("c++") or shutil.which("g++") or shutil.which("clang++") or ""]
+        arguments += [CC, next(filter(shutil.which, ("c++", "g++", "clang++")), "")]
     return run(check, arguments)
 
 
@@ -148,7 +149,8 @@ def symbol_cases():
 def count_cases():
     ok, bad, skip = ('{"name": "a", "result": "%s"}\n' % r for r in ("OK", "TIMEOUT", "SKIP"))
     for log, meson_status, status, last in (
-            (ok + ok, 0, 0, "2 passed, 0 failed"), (ok + skip, 0, 0, "1 passed, 0 failed, 1 skipped"),
+            (ok + ok, 0, 0, "2 passed, 0 failed"),
+            (ok + skip, 0, 0, "1 passed, 0 failed, 1 skipped"),
             (ok + bad, 1, 1, "1 passed, 1 failed"), (ok, 2, 1, "1 passed, 1 failed"),
             ("", 0, 1, "0 passed, 0 failed"), (None, 0, 1, "0 passed, 1 failed"),
             (ok + '{"name', 0, 1, "1 passed, 1 failed")):
