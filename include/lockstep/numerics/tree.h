@@ -43,6 +43,11 @@ LS_API size_t ls_tree_forest(size_t n, size_t lo, size_t hi, ls_node *ret_nodes)
 #define ls_tree_sum LS_TYPED(ls_tree_sum)
 LS_API ls_real ls_tree_sum(const ls_real *x, size_t n, size_t stride);
 
+/* T(n) in binary64, for code over either precision: the gradient norm (rule 16). */
+#ifndef LS_REAL_IS_F64
+LS_API double ls_tree_sum_f64(const double *x, size_t n, size_t stride);
+#endif
+
 /* y[c] = T over rows r of x[r][c]: the sum down the columns, where rows are `rows.granules`
  * granules, T inside each granule with one row as leaf, then T over the granules (rule 9: tokens
  * inside a sequence, then sequences). x: extent(rows) x cols, row stride ld >= cols. y: cols,
