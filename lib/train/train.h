@@ -14,6 +14,7 @@
 #include "lockstep/model/param_table.h"
 #include "lockstep/model/text.h"
 #include "lockstep/numerics/gemm.h"
+#include "lockstep/parallel/sharding.h"
 #include "lockstep/partition/layout.h"
 
 typedef struct ls_run {
@@ -33,7 +34,7 @@ typedef struct ls_run {
     double clip;      /* 0: none */
     const char *load; /* safetensors to begin from; NULL: initial values from the seed */
     const char *save; /* safetensors to write at the end; NULL: none */
-    bool fused_loss;  /* vocabulary-parallel loss (the default) or gathered logits */
+    bool gathered_loss; /* gather the logits instead of the fused vocabulary-parallel loss */
     ls_world_options world;
 } ls_run;
 
@@ -44,10 +45,6 @@ void ls_run_defaults(ls_run *ret_run, const ls_config *config);
 /* Whether everything fits together, before anything runs: configuration, layout against it, batch,
  * text. One line with the option, the value and what is allowed. */
 ls_status ls_run_check(const ls_run *run) LS_MUST_USE;
-
-/* The legal tensor-parallel degrees of a model: every tp that divides the granules of each axis
- * that is cut. Writes up to max of them, ascending; returns how many there are. */
-size_t ls_legal_tp(const ls_config *config, int *ret_tp, size_t max);
 
 typedef enum ls_phase { LS_PHASE_GRADIENT = 0, LS_PHASE_CLIPPED, LS_PHASE_UPDATE } ls_phase;
 

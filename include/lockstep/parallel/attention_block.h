@@ -23,7 +23,7 @@ typedef struct ls_kv_sharing {
     ls_share held; /* kv heads of this member                                                    */
     ls_group **sharers; /* per kv head held: the members that hold it too, in order; NULL when
                            nobody does */
-    size_t **bounds;  /* per shared kv head: which of its `group` query heads each sharer has */
+    size_t **bounds;    /* per shared kv head: which of its `group` query heads each sharer has */
 } ls_kv_sharing;
 
 /* Finds who shares which kv heads and makes their groups; every member of tp calls it together.

@@ -35,7 +35,7 @@ LS_API int ls_layout_ranks(const ls_layout *layout);
 LS_API ls_coordinates ls_layout_coordinates(const ls_layout *layout, int rank);
 LS_API int ls_layout_rank(const ls_layout *layout, ls_coordinates at);
 
-/* Writes the layout as "tp 2 x pp 2" (degrees of 1 left out; "serial" when all are); buffer: size
+/* Writes the layout as "tp 2 x pp 2" (degrees of 1 left out; "one rank" when all are); buffer: size
  * bytes, always terminated. */
 LS_API void ls_layout_describe(const ls_layout *layout, char *buffer, size_t size);
 

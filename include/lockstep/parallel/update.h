@@ -1,0 +1,26 @@
+/* update.h - the gradient's norm over all shards, clipping, and the optimizer's step. */
+#ifndef LS_PARALLEL_UPDATE_H
+#define LS_PARALLEL_UPDATE_H
+
+#include "lockstep/comm/collectives.h"
+#include "lockstep/kernels/optimizer.h"
+#include "lockstep/model/store.h"
+
+LS_BEGIN_DECLS
+
+/* Squared norm of the whole gradient in binary64 (rule 16), the same on every member: every
+ * (parameter, granule) is counted once, by the first member that holds it, whatever is held twice.
+ * 1 all-reduce of one number per granule of the table. */
+#define ls_shared_squares LS_TYPED(ls_shared_squares)
+LS_API ls_status ls_shared_squares(ls_group *tp, const ls_store *store, ls_arena *temporary,
+                                   double *ret_squares) LS_MUST_USE;
+
+/* Scales the gradients held by ls_clip_factor(squares, max_norm) unless it is 1, then updates every
+ * parameter held. No communication. */
+#define ls_shard_update LS_TYPED(ls_shard_update)
+LS_API void ls_shard_update(ls_store *store, const ls_update *update, double squares,
+                            double max_norm);
+
+LS_END_DECLS
+
+#endif

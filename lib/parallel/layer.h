@@ -1,0 +1,87 @@
+/* layer.h - one transformer layer as a tensor-parallel rank computes it.
+ *
+ *     x1 = x  + dropout(attention(norm1(x)))        f | g inside the block
+ *     x2 = x1 + dropout(mlp(norm2(x1)))             f | g inside the block
+ *
+ * Norms, dropout and residuals work on whole tokens and are the same on every rank of the tp group.
+ * Two all-reduces forward, two backward. */
+#ifndef LS_PARALLEL_LAYER_H
+#define LS_PARALLEL_LAYER_H
+
+#include "lockstep/model/batch.h"
+#include "lockstep/model/store.h"
+#include "lockstep/parallel/attention_block.h"
+#include "lockstep/parallel/mlp.h"
+#include "lockstep/parallel/sharding.h"
+
+/* A norm with its parameters and their gradients; shift is NULL where the kind has none. */
+#define ls_norm LS_TYPED(ls_norm)
+typedef struct ls_norm {
+    ls_norm_kind kind;
+    double eps;
+    size_t D;
+    const ls_real *scale, *shift;
+    ls_real *dscale, *dshift;
+} ls_norm;
+
+/* Its output and what its backward pass needs: n x D, n, n. */
+#define ls_norm_kept LS_TYPED(ls_norm_kept)
+typedef struct ls_norm_kept {
+    ls_real *y, *mean, *rstd;
+} ls_norm_kept;
+
+#define ls_layer LS_TYPED(ls_layer)
+typedef struct ls_layer {
+    uint32_t number; /* in the whole model */
+    size_t D;
+    double dropout;
+    ls_norm norm1, norm2;
+    ls_attention_block attention;
+    ls_mlp mlp;
+} ls_layer;
+
+#define ls_layer_kept LS_TYPED(ls_layer_kept)
+typedef struct ls_layer_kept {
+    const ls_real *x; /* input, the layer before's output    */
+    ls_norm_kept norm1, norm2;
+    ls_attention_kept attention;
+    ls_real *x1; /* after the attention block           */
+    ls_mlp_kept mlp;
+    ls_real *x2; /* output                              */
+} ls_layer_kept;
+
+#define ls_norm_bind LS_TYPED(ls_norm_bind)
+void ls_norm_bind(ls_norm *norm, const ls_store *store, ls_role scale, ls_role shift, size_t layer);
+#define ls_norm_keep LS_TYPED(ls_norm_keep)
+ls_status ls_norm_keep(const ls_norm *norm, size_t n, ls_arena *arena,
+                       ls_norm_kept *ret_kept) LS_MUST_USE;
+#define ls_norm_forward LS_TYPED(ls_norm_forward)
+void ls_norm_forward(const ls_norm *norm, const ls_norm_kept *kept, const ls_real *x, size_t n);
+/* dx = gradient through the norm + residual (rule 11), and the parameters' gradients over the
+ * tokens. dx may be dy. */
+#define ls_norm_backward LS_TYPED(ls_norm_backward)
+void ls_norm_backward(const ls_norm *norm, const ls_norm_kept *kept, ls_real *dx, const ls_real *dy,
+                      const ls_real *x, const ls_real *residual, ls_axis tokens);
+
+/* Points the layer at its parameters in the store and at the cuts; `rope` are the rotary tables or
+ * NULL. */
+#define ls_layer_bind LS_TYPED(ls_layer_bind)
+void ls_layer_bind(ls_layer *layer, const ls_store *store, const ls_cuts *cuts,
+                   const ls_kv_sharing *kv, const ls_real *cos, const ls_real *sin, size_t number);
+
+#define ls_layer_keep LS_TYPED(ls_layer_keep)
+ls_status ls_layer_keep(const ls_tensor_parallel *tp, const ls_layer *layer, size_t B, size_t S,
+                        ls_arena *arena, ls_layer_kept *ret_kept) LS_MUST_USE;
+
+/* From kept->x (n x D, set by the caller) to kept->x2. */
+#define ls_layer_forward LS_TYPED(ls_layer_forward)
+ls_status ls_layer_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
+                           const ls_layer_kept *kept, const ls_batch *batch) LS_MUST_USE;
+
+/* From dx2 to dx, in place: n x D. */
+#define ls_layer_backward LS_TYPED(ls_layer_backward)
+ls_status ls_layer_backward(const ls_tensor_parallel *tp, const ls_layer *layer,
+                            const ls_layer_kept *kept, ls_real *dx,
+                            const ls_batch *batch) LS_MUST_USE;
+
+#endif

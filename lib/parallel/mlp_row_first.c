@@ -1,0 +1,103 @@
+#include "parallel/mlp_row_first.h"
+
+#include <string.h>
+
+#include "lockstep/kernels/activation.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/numerics/tree.h"
+
+/* own = columns first .. first + width of a rows x cols array */
+static void take_columns(ls_real *own, const ls_real *whole, size_t rows, size_t cols, size_t first,
+                         size_t width)
+{
+    for (size_t r = 0; r < rows; r++)
+        memcpy(own + r * width, whole + r * cols + first, width * sizeof *own);
+}
+
+/* In elements, where each member's columns of a cut axis begin: group size + 1 numbers. */
+static ls_status column_starts(const ls_tensor_parallel *tp, const ls_cut *cut, size_t **ret_starts)
+{
+    ls_status status = LS_OK;
+    size_t members = (size_t)ls_group_size(tp->group);
+    size_t *starts;
+    LS_TRY(ls_arena_alloc(tp->temporary, members + 1, sizeof *starts, (void *)&starts));
+    for (size_t r = 0; r <= members; r++) starts[r] = cut->bounds[r] * cut->whole.granule;
+    *ret_starts = starts;
+exit:
+    return status;
+}
+
+/* up = g(x_r W_up,r) + b_up, whole on every member: the extra all-reduce. u_r = gelu(own columns of
+ * up). */
+ls_status ls_mlp_row_first_forward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *y,
+                                   const ls_mlp_kept *kept, const ls_real *x, ls_axis tokens)
+{
+    ls_status status = LS_OK;
+    size_t mark = ls_arena_mark(tp->temporary);
+    size_t rank = (size_t)ls_group_rank(tp->group), rows = ls_axis_extent(tokens);
+    size_t D_r = ls_axis_extent(ls_cut_held(&mlp->model, (int)rank));
+    size_t F = ls_axis_extent(mlp->ff.whole);
+    size_t F_r = ls_axis_extent(ls_cut_held(&mlp->ff, (int)rank));
+    ls_real *x_r;
+
+    LS_TRY(ls_arena_alloc(tp->temporary, rows * D_r, sizeof *x_r, (void *)&x_r));
+    take_columns(x_r, x, rows, mlp->D, mlp->model.bounds[rank] * mlp->model.whole.granule, D_r);
+    LS_TRY(ls_row_linear_forward(tp, kept->up, x_r, mlp->w_up, mlp->b_up, tokens, &mlp->model, F));
+    take_columns(kept->u, kept->up, rows, F, mlp->ff.bounds[rank] * mlp->ff.whole.granule, F_r);
+    if (mlp->activation == LS_GELU_TANH)
+        ls_gelu_tanh_forward(kept->u, kept->u, rows * F_r);
+    else
+        ls_gelu_erf_forward(kept->u, kept->u, rows * F_r);
+    LS_TRY(
+        ls_row_linear_forward(tp, y, kept->u, mlp->w_down, mlp->b_down, tokens, &mlp->ff, mlp->D));
+exit:
+    ls_arena_release(tp->temporary, mark);
+    return status;
+}
+
+ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *dx,
+                                    const ls_real *dy, const ls_mlp_kept *kept, const ls_real *x,
+                                    ls_axis tokens)
+{
+    ls_status status = LS_OK;
+    size_t mark = ls_arena_mark(tp->temporary);
+    size_t rank = (size_t)ls_group_rank(tp->group), rows = ls_axis_extent(tokens);
+    ls_axis model_held = ls_cut_held(&mlp->model, (int)rank);
+    size_t D_r = ls_axis_extent(model_held), F = ls_axis_extent(mlp->ff.whole);
+    size_t F_r = ls_axis_extent(ls_cut_held(&mlp->ff, (int)rank));
+    size_t *ff_starts, *model_starts;
+    ls_real *du_r, *up_r, *dup, *x_r, *dx_r;
+
+    LS_TRY(column_starts(tp, &mlp->ff, &ff_starts));
+    LS_TRY(column_starts(tp, &mlp->model, &model_starts));
+    LS_TRY(ls_arena_alloc(tp->temporary, rows * F_r, sizeof *du_r, (void *)&du_r));
+    LS_TRY(ls_arena_alloc(tp->temporary, rows * F_r, sizeof *up_r, (void *)&up_r));
+    LS_TRY(ls_arena_alloc(tp->temporary, rows * F, sizeof *dup, (void *)&dup));
+    LS_TRY(ls_arena_alloc(tp->temporary, rows * D_r, sizeof *x_r, (void *)&x_r));
+    LS_TRY(ls_arena_alloc(tp->temporary, rows * D_r, sizeof *dx_r, (void *)&dx_r));
+
+    /* y = sum of u_r W_down,r + b_down; u_r = gelu(own columns of up) */
+    LS_TRY(ls_row_linear_backward(tp, du_r, mlp->dw_down, mlp->db_down, dy, kept->u, mlp->w_down,
+                                  tokens, &mlp->ff, mlp->D));
+    take_columns(up_r, kept->up, rows, F, ff_starts[rank], F_r);
+    if (mlp->activation == LS_GELU_TANH)
+        ls_gelu_tanh_backward(du_r, du_r, up_r, rows * F_r);
+    else
+        ls_gelu_erf_backward(du_r, du_r, up_r, rows * F_r);
+    /* up was needed whole, and so is its gradient: W_up,r meets every column of it */
+    LS_TRY(ls_all_gather_columns(tp->group, dup, du_r, rows, ff_starts, LS_REAL_DTYPE));
+
+    /* up = sum of x_r W_up,r + b_up */
+    take_columns(x_r, x, rows, mlp->D, model_starts[rank], D_r);
+    if (mlp->db_up) ls_tree_sum_rows(mlp->db_up, dup, tokens, F, F);
+    if (mlp->dw_up)
+        LS_TRY(ls_gemm(tp->engine, LS_TRANS, LS_NO_TRANS, model_held,
+                       ls_axis_of(mlp->ff.whole.granules, mlp->ff.whole.granule), tokens, x_r, D_r,
+                       dup, F, mlp->dw_up, F, false));
+    LS_TRY(ls_gemm(tp->engine, LS_NO_TRANS, LS_TRANS, tokens, model_held, mlp->ff.whole, dup, F,
+                   mlp->w_up, F, dx_r, D_r, false));
+    LS_TRY(ls_all_gather_columns(tp->group, dx, dx_r, rows, model_starts, LS_REAL_DTYPE));
+exit:
+    ls_arena_release(tp->temporary, mark);
+    return status;
+}

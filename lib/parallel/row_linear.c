@@ -1,0 +1,40 @@
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/numerics/tree.h"
+#include "lockstep/parallel/linear.h"
+
+ls_status ls_row_linear_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *x,
+                                const ls_real *w, const ls_real *bias, ls_axis tokens,
+                                const ls_cut *in, size_t out)
+{
+    ls_status status = LS_OK;
+    ls_axis held = ls_cut_held(in, ls_group_rank(tp->group));
+    ls_gemm_term term = {x, ls_axis_extent(held), w, out, held.granule, 1, 0};
+
+    LS_TRY(ls_reduced_product(tp, LS_NO_TRANS, tokens, ls_axis_whole(out), in, &term, 1, y));
+    /* After the reduction: added before it, the bias would come in once per rank. */
+    if (bias) ls_add_bias(y, bias, ls_axis_extent(tokens), out, out);
+exit:
+    return status;
+}
+
+ls_status ls_row_linear_backward(const ls_tensor_parallel *tp, ls_real *dx, ls_real *dw,
+                                 ls_real *dbias, const ls_real *dy, const ls_real *x,
+                                 const ls_real *w, ls_axis tokens, const ls_cut *in, size_t out)
+{
+    ls_status status = LS_OK;
+    ls_axis held = ls_cut_held(in, ls_group_rank(tp->group));
+    size_t width = ls_axis_extent(held);
+
+    /* y += bias; dy is the same on every member (g backward is the identity), so dbias is too */
+    if (dbias) ls_tree_sum_rows(dbias, dy, tokens, out, out);
+    /* y = x w: dw = x^T dy */
+    if (dw)
+        LS_TRY(ls_gemm(tp->engine, LS_TRANS, LS_NO_TRANS, held, ls_axis_whole(out), tokens, x,
+                       width, dy, out, dw, out, false));
+    /* y = x w: dx = dy w^T, own columns */
+    if (dx)
+        LS_TRY(ls_gemm(tp->engine, LS_NO_TRANS, LS_TRANS, tokens, held, ls_axis_whole(out), dy, out,
+                       w, out, dx, width, false));
+exit:
+    return status;
+}

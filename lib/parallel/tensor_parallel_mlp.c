@@ -1,0 +1,100 @@
+#include "lockstep/kernels/activation.h"
+#include "lockstep/parallel/mlp.h"
+#include "parallel/mlp_row_first.h"
+
+static size_t own_width(const ls_tensor_parallel *tp, const ls_mlp *mlp)
+{
+    return ls_axis_extent(ls_cut_held(&mlp->ff, ls_group_rank(tp->group)));
+}
+
+ls_status ls_mlp_keep(const ls_tensor_parallel *tp, const ls_mlp *mlp, size_t tokens,
+                      ls_arena *arena, ls_mlp_kept *ret_kept)
+{
+    ls_status status = LS_OK;
+    ls_mlp_kept kept = {0};
+    size_t width = own_width(tp, mlp);
+    size_t up_width = mlp->cut == LS_MLP_ROW_FIRST ? ls_axis_extent(mlp->ff.whole) : width;
+
+    if (mlp->activation == LS_SWIGLU)
+        LS_TRY(ls_arena_alloc(arena, tokens * width, sizeof(ls_real), (void *)&kept.gate));
+    LS_TRY(ls_arena_alloc(arena, tokens * up_width, sizeof(ls_real), (void *)&kept.up));
+    LS_TRY(ls_arena_alloc(arena, tokens * width, sizeof(ls_real), (void *)&kept.u));
+    *ret_kept = kept;
+exit:
+    return status;
+}
+
+ls_status ls_mlp_forward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *y,
+                         const ls_mlp_kept *kept, const ls_real *x, ls_axis tokens)
+{
+    ls_status status = LS_OK;
+    size_t n = ls_axis_extent(tokens) * own_width(tp, mlp);
+
+    if (mlp->cut == LS_MLP_ROW_FIRST) return ls_mlp_row_first_forward(tp, mlp, y, kept, x, tokens);
+
+    /* [u_1, u_2, ...] = [act(x W_1), act(x W_2), ...]: every rank's columns alone (equation 3) */
+    LS_TRY(
+        ls_column_linear_forward(tp, kept->up, x, mlp->w_up, mlp->b_up, tokens, mlp->D, &mlp->ff));
+    switch (mlp->activation) {
+    case LS_GELU_TANH:
+        ls_gelu_tanh_forward(kept->u, kept->up, n);
+        break;
+    case LS_GELU_ERF:
+        ls_gelu_erf_forward(kept->u, kept->up, n);
+        break;
+    case LS_SWIGLU:
+        LS_TRY(ls_column_linear_forward(tp, kept->gate, x, mlp->w_gate, NULL, tokens, mlp->D,
+                                        &mlp->ff));
+        ls_swiglu_forward(kept->u, kept->gate, kept->up, n);
+        break;
+    }
+    /* y = sum over ranks of u_r W_down,r, then the bias: the block's only all-reduce */
+    LS_TRY(
+        ls_row_linear_forward(tp, y, kept->u, mlp->w_down, mlp->b_down, tokens, &mlp->ff, mlp->D));
+exit:
+    return status;
+}
+
+ls_status ls_mlp_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *dx,
+                          const ls_real *dy, const ls_mlp_kept *kept, const ls_real *x,
+                          ls_axis tokens)
+{
+    ls_status status = LS_OK;
+    size_t mark = ls_arena_mark(tp->temporary);
+    size_t width = own_width(tp, mlp), n = ls_axis_extent(tokens) * width;
+    ls_real *dup, *dgate;
+
+    if (mlp->cut == LS_MLP_ROW_FIRST)
+        return ls_mlp_row_first_backward(tp, mlp, dx, dy, kept, x, tokens);
+
+    LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof *dup, (void *)&dup));
+    /* y = u W_down + b_down */
+    LS_TRY(ls_row_linear_backward(tp, dup, mlp->dw_down, mlp->db_down, dy, kept->u, mlp->w_down,
+                                  tokens, &mlp->ff, mlp->D));
+    if (mlp->activation != LS_SWIGLU) {
+        /* u = gelu(up), up = x W_up + b_up */
+        if (mlp->activation == LS_GELU_TANH)
+            ls_gelu_tanh_backward(dup, dup, kept->up, n);
+        else
+            ls_gelu_erf_backward(dup, dup, kept->up, n);
+        LS_TRY(ls_column_linear_backward(tp, dx, mlp->dw_up, mlp->db_up, dup, x, mlp->w_up, tokens,
+                                         mlp->D, &mlp->ff));
+    } else {
+        /* u = silu(gate) * up: two matrices read x, so dx is one sum of two terms per granule (rule
+         * 11) */
+        LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof *dgate, (void *)&dgate));
+        ls_swiglu_backward(dgate, dup, dup, kept->gate, kept->up, n);
+        LS_TRY(ls_column_linear_backward(tp, NULL, mlp->dw_gate, NULL, dgate, x, mlp->w_gate,
+                                         tokens, mlp->D, &mlp->ff));
+        LS_TRY(ls_column_linear_backward(tp, NULL, mlp->dw_up, mlp->db_up, dup, x, mlp->w_up,
+                                         tokens, mlp->D, &mlp->ff));
+        size_t granule = mlp->ff.whole.granule;
+        ls_gemm_term terms[2] = {{dgate, width, mlp->w_gate, width, granule, 1, 0},
+                                 {dup, width, mlp->w_up, width, granule, 1, 0}};
+        LS_TRY(ls_reduced_product(tp, LS_TRANS, tokens, ls_axis_whole(mlp->D), &mlp->ff, terms, 2,
+                                  dx));
+    }
+exit:
+    ls_arena_release(tp->temporary, mark);
+    return status;
+}

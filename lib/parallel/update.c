@@ -1,0 +1,60 @@
+#include "lockstep/parallel/update.h"
+
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/numerics/tree.h"
+#include "lockstep/parallel/sharding.h"
+
+/* The first member that holds granule g of a parameter: a replicated parameter is member 0's, a
+ * shared kv head that of the first sharer. */
+static int first_holder(const ls_param_table *table, const ls_param *param, size_t g, int members)
+{
+    for (int r = 0; r < members; r++) {
+        ls_shard shard = ls_shard_of(&table->config, param->kind, members, r);
+        if (shard.first <= g && g < shard.first + shard.count) return r;
+    }
+    return 0;
+}
+
+double ls_tree_sum_f64(const double *x, size_t n, size_t stride);
+
+ls_status ls_shared_squares(ls_group *tp, const ls_store *store, ls_arena *temporary,
+                            double *ret_squares)
+{
+    ls_status status = LS_OK;
+    size_t mark = ls_arena_mark(temporary);
+    const ls_param_table *table = store->table;
+    size_t n = ls_param_table_granules(table), at = 0;
+    int members = ls_group_size(tp), own = ls_group_rank(tp);
+    ls_forest one_each = {(size_t)members, NULL};
+    double *squares;
+    size_t *bounds;
+
+    LS_TRY(ls_arena_alloc(temporary, (size_t)members + 1, sizeof *bounds, (void *)&bounds));
+    for (size_t r = 0; r <= (size_t)members; r++) bounds[r] = r;
+    one_each.bounds = bounds;
+    LS_TRY(ls_arena_zalloc(temporary, n, sizeof *squares, (void *)&squares));
+    ls_store_squares(store, squares);
+    /* What another member counts is -0 here, so the sum over members only brings the numbers
+     * together. */
+    for (size_t i = 0; i < table->count; i++)
+        for (size_t g = 0; g < table->params[i].axis.granules; g++, at++)
+            if (first_holder(table, &table->params[i], g, members) != own) squares[at] = -0.0;
+    LS_TRY(ls_all_reduce_forest(tp, squares, squares, n, LS_F64, &one_each));
+    *ret_squares = ls_tree_sum_f64(squares, n, 1);
+exit:
+    ls_arena_release(temporary, mark);
+    return status;
+}
+
+void ls_shard_update(ls_store *store, const ls_update *update, double squares, double max_norm)
+{
+    double factor = ls_clip_factor(squares, max_norm);
+    for (size_t i = 0; i < store->table->count; i++) {
+        ls_slot *slot = &store->slots[i];
+        size_t n = slot->rows * slot->cols;
+        if (!slot->value) continue;
+        if (factor != 1) ls_scale(slot->grad[0], slot->grad[0], (ls_real)factor, n);
+        ls_update_apply(update, store->table->params[i].decay, slot->value, slot->m, slot->v,
+                        slot->grad[0], n);
+    }
+}

@@ -1,0 +1,25 @@
+#include "lockstep/partition/share.h"
+
+ls_share ls_share_of(size_t n, size_t parts, size_t part)
+{
+    size_t base = n / parts, longer = n % parts;
+    ls_share share;
+    share.first = part * base + (part < longer ? part : longer);
+    share.count = base + (part < longer ? 1 : 0);
+    return share;
+}
+
+void ls_share_bounds(size_t n, size_t parts, size_t *ret_bounds)
+{
+    for (size_t part = 0; part < parts; part++)
+        ret_bounds[part] = ls_share_of(n, parts, part).first;
+    ret_bounds[parts] = n;
+}
+
+ls_share ls_share_of_kv(ls_share query_heads, size_t group)
+{
+    ls_share kv = {query_heads.first / group, 0};
+    if (query_heads.count > 0)
+        kv.count = (query_heads.first + query_heads.count - 1) / group + 1 - kv.first;
+    return kv;
+}
