@@ -5,6 +5,7 @@
 #include "lockstep/base/api.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/memory.h"
+#include "lockstep/base/options.h"
 #include "lockstep/base/real.h"
 #include "lockstep/base/show.h"
 #include "lockstep/base/status.h"
