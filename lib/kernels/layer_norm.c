@@ -16,7 +16,9 @@ void ls_layer_norm_forward(ls_real *y, ls_real *ret_mean, ls_real *ret_rstd, con
         const ls_real mean = ls_row_sum(x, D) / width;
         const ls_real variance = ls_row_squares(x, mean, D) / width;
         const ls_real rstd = ls_rsqrt(variance + epsilon);
-        for (size_t c = 0; c < D; c++) y[c] = ((x[c] - mean) * rstd) * scale[c] + shift[c];
+        for (size_t c = 0; c < D; c++) y[c] = ((x[c] - mean) * rstd) * scale[c];
+        if (shift != NULL)
+            for (size_t c = 0; c < D; c++) y[c] += shift[c];
         ret_mean[r] = mean;
         ret_rstd[r] = rstd;
     }
@@ -72,5 +74,5 @@ void ls_layer_norm_backward_parameters(ls_real *dscale, ls_real *dshift, const l
 {
     const norm_terms terms = {dy, x, mean, rstd, D};
     ls_token_tree(dscale, scale_term, &terms, tokens, D);
-    ls_tree_sum_rows(dshift, dy, tokens, D, D);
+    if (dshift != NULL) ls_tree_sum_rows(dshift, dy, tokens, D, D);
 }

@@ -12,7 +12,7 @@ LS_BEGIN_DECLS
 
 /* y = ((x - mean) * rstd) * scale + shift with mean = sum(x) / D, rstd = 1 / sqrt(sum((x - mean)^2)
  * / D + eps). x, y: rows x D, contiguous; y may be x. ret_mean, ret_rstd: rows, kept for the
- * backward pass. scale, shift: D. */
+ * backward pass. scale, shift: D; shift may be NULL: none is added. */
 #define ls_layer_norm_forward LS_TYPED(ls_layer_norm_forward)
 LS_API void ls_layer_norm_forward(ls_real *y, ls_real *ret_mean, ls_real *ret_rstd,
                                   const ls_real *x, const ls_real *scale, const ls_real *shift,
@@ -26,7 +26,7 @@ LS_API void ls_layer_norm_backward(ls_real *dx, const ls_real *dy, const ls_real
                                    size_t rows, size_t D);
 
 /* dscale[c] = sum over tokens of dy * xhat, dshift[c] = sum of dy: T inside each granule (sequence)
- * of `tokens`, then T over them; overwritten. */
+ * of `tokens`, then T over them; overwritten. dshift may be NULL. */
 #define ls_layer_norm_backward_parameters LS_TYPED(ls_layer_norm_backward_parameters)
 LS_API void ls_layer_norm_backward_parameters(ls_real *dscale, ls_real *dshift, const ls_real *dy,
                                               const ls_real *x, const ls_real *mean,
