@@ -106,3 +106,24 @@ void ls_isa_force(ls_isa isa)
     assert(ls_isa_available(isa));
     atomic_store(&isa_chosen, (int)isa);
 }
+
+ls_status ls_isa_check(void)
+{
+    ls_status status = LS_OK;
+    const char *name = isa_wanted();
+    if (name == NULL) goto exit;
+    ls_isa isa = isa_named(name);
+    if (isa != LS_ISA_COUNT && ls_isa_available(isa)) goto exit;
+
+    char allowed[64] = "";
+    for (int i = 0; i < LS_ISA_COUNT; i++) {
+        if (!ls_isa_available((ls_isa)i)) continue;
+        if (allowed[0] != '\0') strcat(allowed, ", ");
+        strcat(allowed, isa_names[i]);
+    }
+    LS_FAIL(LS_ERR_INPUT, "LOCKSTEP_ISA=%.32s: %s; this machine has %s", name,
+            isa == LS_ISA_COUNT ? "no such instruction set" : "not available here", allowed);
+
+exit:
+    return status;
+}

@@ -66,9 +66,8 @@
     static type *const name##_table[LS_ISA_COUNT] = {                                              \
         [LS_ISA_SCALAR] = LS_TYPED(name##_scalar),                                                 \
         LS_ISA_IF_AVX2([LS_ISA_AVX2] = LS_TYPED(name##_avx2), )                                    \
-        LS_ISA_IF_AVX512([LS_ISA_AVX512] = LS_TYPED(name##_avx512), )                              \
-        LS_ISA_IF_NEON([LS_ISA_NEON] = LS_TYPED(name##_neon), )                                    \
-    };
+            LS_ISA_IF_AVX512([LS_ISA_AVX512] = LS_TYPED(name##_avx512), )                          \
+                LS_ISA_IF_NEON([LS_ISA_NEON] = LS_TYPED(name##_neon), )};
 
 #define LS_ISA_PICK(name) name##_table[ls_isa_current()]
 

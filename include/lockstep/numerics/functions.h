@@ -29,6 +29,13 @@ LS_API ls_real ls_sin(ls_real x);
 LS_API ls_real ls_cos(ls_real x);
 LS_API ls_real ls_rsqrt(ls_real x); /* 1 / sqrt(x): one rounded square root, one rounded division */
 
+/* The binary64 functions under their own names, for code that needs them whatever ls_real is:
+ * rotary angles, schedules, random numbers. */
+LS_API double ls_exp_f64(double x);
+LS_API double ls_log_f64(double x);
+LS_API double ls_sin_f64(double x);
+LS_API double ls_cos_f64(double x);
+
 /* The same of n values: y[i] = f(x[i]), the bits of the scalar call, at the speed of the
  * instruction set. y may be x. */
 #define ls_exp_n LS_TYPED(ls_exp_n)
