@@ -1,5 +1,6 @@
-/* coefficients.h - constants of the functions; written by tools/coefficients/make_coefficients.py.
- * They belong to the contract: a change of one bit here is a new contract version. */
+/* coefficients.h - constants of the functions.
+ * Written by tools/coefficients/make_coefficients.py. They belong to the contract: a change of one
+ * bit here is a new contract version. */
 #ifndef LS_NUMERICS_COEFFICIENTS_H
 #define LS_NUMERICS_COEFFICIENTS_H
 
@@ -116,7 +117,8 @@ static const double LS_ERF_SHORT[18] = {
     0x1.16b30f382d823p-35,
 };
 
-/* The bits of 2 / pi after the binary point, most significant first, behind a word of zeros. */
+/* The bits of 2 / pi after the binary point, most significant first, behind a word
+ * of zeros. */
 static const uint64_t LS_TWO_OVER_PI_BITS[22] = {
     0x0000000000000000,
     0xa2f9836e4e441529,

@@ -1,9 +1,11 @@
-/* erf_table.h - erf and its derivative at multiples of 1/16; written by tools/coefficients/make_coefficients.py.
- * They belong to the contract: a change of one bit here is a new contract version. */
+/* erf_table.h - erf and its derivative at multiples of 1/16.
+ * Written by tools/coefficients/make_coefficients.py. They belong to the contract: a change of one
+ * bit here is a new contract version. */
 #ifndef LS_NUMERICS_ERF_TABLE_H
 #define LS_NUMERICS_ERF_TABLE_H
 
-/* Row i: erf(i / 16) and (2 / sqrt pi) exp(-(i / 16)^2), each with what its binary64 lacks. */
+/* Row i: erf(i / 16) and (2 / sqrt pi) exp(-(i / 16)^2), each with what its binary64
+ * lacks. */
 static const double LS_ERF_TABLE[97][4] = {
     {0x0.0p+0, 0x0.0p+0, 0x1.20dd750429b6dp+0, 0x1.1ae3a914fed80p-56},
     {0x1.207d480e90658p-4, 0x1.4c35c43362a08p-58, 0x1.1fbd27cdc72d3p+0, -0x1.211c711d809fep-54},

@@ -4,8 +4,8 @@
     tools/coefficients/make_coefficients.py            write both headers
     tools/coefficients/make_coefficients.py --check    say whether the headers are what this writes
 
-The polynomials are minimax for the weight named beside each: Remez' exchange in 60 digits, then each
-coefficient rounded to binary64. The error printed into the header is that of the rounded
+The polynomials are minimax for the weight named beside each: Remez' exchange in 60 digits, then
+each coefficient rounded to binary64. The error printed into the header is that of the rounded
 coefficients evaluated exactly; what the evaluation in binary64 adds is measured by tools/mpfr.
 The coefficients are constants of the contract: a change of one is a new contract version.
 """
@@ -107,26 +107,34 @@ def split(x, bits):
 
 
 HEAD = """\
-/* {name} - {what}; written by tools/coefficients/make_coefficients.py.
- * They belong to the contract: a change of one bit here is a new contract version. */
+/* {name} - {what}.
+ * Written by tools/coefficients/make_coefficients.py. They belong to the contract: a change of one
+ * bit here is a new contract version. */
 #ifndef LS_NUMERICS_{guard}_H
 #define LS_NUMERICS_{guard}_H
 """
 
 
+def head(name, what):
+    return HEAD.format(name=name, what=what, guard=name[:-2].upper())
+
+
 def coefficients():
-    out = [HEAD.format(name="coefficients.h", what="constants of the functions", guard="COEFFICIENTS")]
+    out = [head("coefficients.h", "constants of the functions")]
 
     ln2_hi = split(LN2, 42)
     out += constant("LS_LOG2_E", round64(1 / LN2), "1 / ln 2")
-    out += constant("LS_LN2_HI", ln2_hi, "The first 42 bits of ln 2: k * LS_LN2_HI is exact for |k| < 2^11")
+    out += constant("LS_LN2_HI", ln2_hi,
+                    "The first 42 bits of ln 2: k * LS_LN2_HI is exact for |k| < 2^11")
     out += constant("LS_LN2_LO", round64(LN2 - ln2_hi), "The 53 bits after them")
     pio2 = mp.pi / 2
     out += constant("LS_TWO_OVER_PI", round64(1 / pio2), "2 / pi")
     rest = pio2
     for i in (1, 2, 3):
         part = split(rest, 32)
-        out += constant("LS_PIO2_%d" % i, part, "pi / 2, part %d, of 32 bits: k * LS_PIO2_%d is exact for |k| <= 2^21" % (i, i))
+        out += constant("LS_PIO2_%d" % i, part,
+                        "pi / 2, part %d, of 32 bits: k * LS_PIO2_%d is exact for |k| <= 2^21"
+                        % (i, i))
         rest -= part
     out += constant("LS_PIO2_4", round64(rest), "The 53 bits after them")
     out += constant("LS_PIO2_HI", round64(pio2), "pi / 2")
@@ -183,8 +191,10 @@ def coefficients():
     bits = mp.workprec(64 * words + 64)
     with bits:
         digits = int(mp.floor(2 / mp.pi * mpf(2) ** (64 * words)))
-    out += ["/* The bits of 2 / pi after the binary point, most significant first, behind a word of zeros. */",
-            "static const uint64_t LS_TWO_OVER_PI_BITS[%d] = {" % (words + 1), "    0x0000000000000000,"]
+    out += ["/* The bits of 2 / pi after the binary point, most significant first, behind a word",
+            " * of zeros. */",
+            "static const uint64_t LS_TWO_OVER_PI_BITS[%d] = {" % (words + 1),
+            "    0x0000000000000000,"]
     for i in range(words):
         out.append("    0x%016x," % (digits >> 64 * (words - 1 - i) & (1 << 64) - 1))
     out += ["};", "", "#endif"]
@@ -192,8 +202,9 @@ def coefficients():
 
 
 def erf_table():
-    out = [HEAD.format(name="erf_table.h", what="erf and its derivative at multiples of 1/16", guard="ERF_TABLE")]
-    out += ["/* Row i: erf(i / 16) and (2 / sqrt pi) exp(-(i / 16)^2), each with what its binary64 lacks. */",
+    out = [head("erf_table.h", "erf and its derivative at multiples of 1/16")]
+    out += ["/* Row i: erf(i / 16) and (2 / sqrt pi) exp(-(i / 16)^2), each with what its binary64",
+            " * lacks. */",
             "static const double LS_ERF_TABLE[%d][4] = {" % 97]
     for i in range(97):
         x = mpf(i) / 16
