@@ -109,8 +109,12 @@ ls_shard ls_shard_of(const ls_config *config, ls_granule_kind kind, int tp, int 
     return shard;
 }
 
-void ls_shards_of(const ls_param_table *table, int tp, int rank, ls_shard *ret_shards)
+void ls_holdings_of(const ls_param_table *table, int tp, int rank, ls_holding *ret_holdings)
 {
-    for (size_t i = 0; i < table->count; i++)
-        ret_shards[i] = ls_shard_of(&table->config, table->params[i].kind, tp, rank);
+    for (size_t i = 0; i < table->count; i++) {
+        const ls_param *param = &table->params[i];
+        ls_holding holding = {true, {true, param->uses > 1}, {0, 0}};
+        holding.shard = ls_shard_of(&table->config, param->kind, tp, rank);
+        ret_holdings[i] = holding;
+    }
 }

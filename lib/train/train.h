@@ -24,16 +24,17 @@ typedef struct ls_run {
     ls_engine engine;
     ls_dtype dtype; /* LS_F32 or LS_F64 */
     const ls_text *text;
-    uint64_t seed;
-    uint64_t steps; /* the step to reach: a checkpoint goes on from its own */
-    size_t batch;   /* sequences of the global batch */
+    uint64_t seed;   /* of initial values, dropout and data                             */
+    bool seed_given; /* else a loaded checkpoint's own seed goes before it              */
+    uint64_t steps;  /* the step to reach: a checkpoint goes on from its own */
+    size_t batch;    /* sequences of the global batch */
     ls_optimizer optimizer;
     double lr, lr_floor;
     uint64_t warmup, lr_total; /* see ls_learning_rate */
     double beta1, beta2, adam_eps, weight_decay;
-    double clip;      /* 0: none */
-    const char *load; /* safetensors to begin from; NULL: initial values from the seed */
-    const char *save; /* safetensors to write at the end; NULL: none */
+    double clip;        /* 0: none */
+    const char *load;   /* safetensors to begin from; NULL: initial values from the seed */
+    const char *save;   /* safetensors to write at the end; NULL: none */
     bool gathered_loss; /* gather the logits instead of the fused vocabulary-parallel loss */
     ls_world_options world;
 } ls_run;
@@ -82,7 +83,7 @@ typedef struct ls_rank_report {
 typedef struct ls_train_result {
     char digest[65]; /* of all losses of this run, then all parameters in table order (logical rows)
                       */
-    uint64_t first_step, last_step;
+    uint64_t first_step, last_step; /* steps done before and after */
     double first_loss, last_loss;
     uint64_t ns; /* of all steps together */
     uint64_t tokens;

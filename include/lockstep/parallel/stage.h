@@ -26,7 +26,7 @@ typedef struct ls_stage_setup {
     bool gathered_loss;   /* gather the logits instead of the fused loss                     */
 } ls_stage_setup;
 
-/* A stage over the shards in `store` (ls_shards_of), which it does not own. Charged to the rank's
+/* A stage over the shards in `store` (ls_holdings_of), which it does not own. Charged to the rank's
  * memory account. Every member of tp calls it together. */
 #define ls_stage_create LS_TYPED(ls_stage_create)
 LS_API ls_status ls_stage_create(ls_stage **ret_stage, const ls_stage_setup *setup,

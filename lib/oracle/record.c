@@ -1,0 +1,106 @@
+/* record.c - a run's losses, gradients and parameters, kept step by step. */
+#include "oracle/record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static ls_status remember_begin(void *context, const ls_run *run, const ls_param_table *table,
+                                uint64_t first_step)
+{
+    ls_status status = LS_OK;
+    ls_record *record = context;
+    LS_TRY(ls_param_table_create(&record->table, &table->config));
+    record->dtype = run->dtype;
+    record->first_step = first_step;
+    record->steps = run->steps - first_step;
+    record->step = calloc(record->steps + 1, sizeof *record->step);
+    if (!record->step)
+        LS_FAIL(LS_ERR_MEMORY, "no memory to record %zu steps", (size_t)record->steps);
+    for (uint64_t s = 0; s < record->steps; s++) {
+        record->step[s].gradient = calloc(table->count, sizeof(void *));
+        record->step[s].value = calloc(table->count, sizeof(void *));
+        if (!record->step[s].gradient || !record->step[s].value)
+            LS_FAIL(LS_ERR_MEMORY, "no memory to record %zu steps", (size_t)record->steps);
+    }
+exit:
+    return status;
+}
+
+static ls_status remember_tensor(void *context, uint64_t step, ls_phase phase,
+                                 const ls_param *param, ls_dtype dtype, const void *values)
+{
+    ls_status status = LS_OK;
+    ls_record *record = context;
+    ls_recorded_step *into = &record->step[step - record->first_step];
+    size_t bytes = ls_param_elements(param) * ls_dtype_bytes(dtype);
+    void *copy = malloc(bytes);
+    if (!copy)
+        LS_FAIL(LS_ERR_MEMORY,
+                "no memory to record %s in step %zu (%zu bytes); fewer --steps need less",
+                param->name, (size_t)step, bytes);
+    memcpy(copy, values, bytes);
+    (phase == LS_PHASE_UPDATE ? into->value : into->gradient)[ls_record_place(record, param)] =
+        copy;
+exit:
+    return status;
+}
+
+static ls_status remember_step(void *context, const ls_step *step)
+{
+    ls_record *record = context;
+    record->step[step->step - record->first_step].loss = step->loss;
+    return LS_OK;
+}
+
+size_t ls_record_place(const ls_record *record, const ls_param *param)
+{
+    return ls_param_find(record->table, param->role, param->layer);
+}
+
+ls_status ls_record_run(ls_record **ret_record, const ls_run *run, ls_train_result *ret_result)
+{
+    ls_status status = LS_OK;
+    ls_train_result result;
+    ls_record *record = calloc(1, sizeof *record);
+    ls_watcher watcher = {record, remember_begin, remember_tensor, remember_step};
+
+    if (!record) LS_FAIL(LS_ERR_MEMORY, "no memory for a record");
+    LS_TRY(ls_train(run, &watcher, &result));
+    if (ret_result)
+        *ret_result = result;
+    else
+        ls_train_result_free(&result);
+    *ret_record = record;
+    record = NULL;
+exit:
+    ls_record_destroy(&record);
+    return status;
+}
+
+void ls_record_destroy(ls_record **record)
+{
+    ls_record *r = record ? *record : NULL;
+    if (!r) return;
+    for (uint64_t s = 0; r->step && s < r->steps; s++) {
+        for (size_t i = 0; i < r->table->count; i++) {
+            if (r->step[s].gradient) free(r->step[s].gradient[i]);
+            if (r->step[s].value) free(r->step[s].value[i]);
+        }
+        free(r->step[s].gradient);
+        free(r->step[s].value);
+    }
+    free(r->step);
+    ls_param_table_destroy(&r->table);
+    free(r);
+    *record = NULL;
+}
+
+uint64_t ls_record_steps(const ls_record *record)
+{
+    return record->steps;
+}
+
+double ls_record_loss(const ls_record *record, uint64_t step)
+{
+    return record->step[step - record->first_step].loss;
+}

@@ -1,0 +1,47 @@
+/* truth.c - how far a record is from the same run in binary64 without a contract. */
+#include <math.h>
+#include <stdio.h>
+
+#include "oracle/record.h"
+
+static void worst(double *ret_worst, char name[96], const ls_record *record, void *const *values,
+                  void *const *truth)
+{
+    *ret_worst = 0;
+    name[0] = 0;
+    for (size_t i = 0; i < record->table->count; i++) {
+        const ls_param *param = &record->table->params[i];
+        ls_truth_error error;
+        ls_compare_truth(record->dtype, values[i], truth[i], ls_param_elements(param), &error);
+        /* Written so that NaN is the worst of all. */
+        if (!(error.relative <= *ret_worst)) {
+            *ret_worst = error.relative;
+            snprintf(name, 96, "%s", param->name);
+        }
+    }
+}
+
+ls_status ls_record_against_truth(const ls_record *record, const ls_record *truth,
+                                  ls_record_truth *ret_truth)
+{
+    ls_status status = LS_OK;
+    ls_record_truth result = {0};
+
+    if (truth->dtype != LS_F64 || truth->steps != record->steps ||
+        truth->table->count != record->table->count)
+        LS_FAIL(LS_ERR_INTERNAL, "a record is held against the truth of another run");
+    for (uint64_t s = 0; s < record->steps; s++) {
+        double error = fabs(record->step[s].loss - truth->step[s].loss) / fabs(truth->step[s].loss);
+        if (!(error <= result.loss)) result.loss = error;
+    }
+    if (record->steps) {
+        uint64_t last = record->steps - 1;
+        worst(&result.gradient, result.gradient_tensor, record, record->step[0].gradient,
+              truth->step[0].gradient);
+        worst(&result.parameter, result.parameter_tensor, record, record->step[last].value,
+              truth->step[last].value);
+    }
+    *ret_truth = result;
+exit:
+    return status;
+}

@@ -1,0 +1,29 @@
+/* checkpoint.h - a training run as one file, whatever layout wrote it.
+ *
+ * A safetensors file of whole logical tensors: every parameter under its name, its optimizer state
+ * as "optimizer.m.NAME" and "optimizer.v.NAME"; in __metadata__ the model, layout, contract, seed
+ * and step. Since the data position is a function of seed and step, this is all that a run needs to
+ * go on. */
+#ifndef LS_TRAIN_CHECKPOINT_H
+#define LS_TRAIN_CHECKPOINT_H
+
+#include "lockstep/model/store.h"
+#include "train/train.h"
+
+/* Fills the store: from run->load when there is one, else with initial values. *ret_step: the step
+ * to begin with (0 for weights without optimizer state). Errors: LS_ERR_INPUT naming the file and
+ * the tensor: not a checkpoint of this model, missing or unknown tensor, other shape or dtype
+ * (binary32 weights may start a binary64 run), a step beyond run->steps. */
+#define ls_checkpoint_begin LS_TYPED(ls_checkpoint_begin)
+ls_status ls_checkpoint_begin(const ls_run *run, ls_store *store, uint64_t *ret_step) LS_MUST_USE;
+
+/* Writes run->save. tp: the group the store is cut over, all of whose members call it together;
+ * NULL when the store is whole. step: steps done. */
+#define ls_checkpoint_save LS_TYPED(ls_checkpoint_save)
+ls_status ls_checkpoint_save(const ls_run *run, ls_group *tp, const ls_store *store, uint64_t step,
+                             ls_arena *temporary) LS_MUST_USE;
+
+/* The seed that a checkpoint was trained with; `fallback` when the file says none. */
+ls_status ls_checkpoint_seed(const char *path, uint64_t fallback, uint64_t *ret_seed) LS_MUST_USE;
+
+#endif

@@ -1,0 +1,148 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep/base/show.h"
+#include "lockstep/io/safetensors.h"
+#include "train/checkpoint.h"
+#include "train/checkpoint_model.h"
+
+enum { NAME_MAX_BYTES = 128 };
+
+/* The tensor `name`, checked against the parameter it is to fill. */
+static ls_status find(const ls_safetensors *file, const char *path, const char *name,
+                      const ls_param *param, const ls_tensor_info **ret_info)
+{
+    ls_status status = LS_OK;
+    const ls_tensor_info *info = ls_safetensors_find(file, name);
+    if (!info)
+        LS_FAIL(LS_ERR_INPUT, "%s: has no tensor %s, which the model needs", ls_show(path), name);
+    if (info->n_dims != param->n_dims || info->dims[0] != param->dims[0] ||
+        (param->n_dims == 2 && info->dims[1] != param->dims[1])) {
+        char found[160] = "", wanted[64];
+        size_t used = 0;
+        for (int d = 0; d < info->n_dims && used < sizeof found - 24; d++)
+            used += (size_t)snprintf(found + used, sizeof found - used, "%s%" PRIu64,
+                                     d ? " x " : "", info->dims[d]);
+        if (param->n_dims == 2)
+            snprintf(wanted, sizeof wanted, "%zu x %zu", param->dims[0], param->dims[1]);
+        else
+            snprintf(wanted, sizeof wanted, "%zu", param->dims[0]);
+        LS_FAIL(LS_ERR_INPUT, "%s: tensor %s has shape %s; the model's is %s", ls_show(path), name,
+                info->n_dims ? found : "()", wanted);
+    }
+    if (info->dtype != LS_F32 && info->dtype != LS_REAL_DTYPE)
+        LS_FAIL(LS_ERR_INPUT, "%s: tensor %s is %s; a %s run takes %s", ls_show(path), name,
+                ls_dtype_name(info->dtype), ls_dtype_name(LS_REAL_DTYPE),
+                LS_REAL_DTYPE == LS_F64 ? "F64 or F32" : "F32");
+    *ret_info = info;
+exit:
+    return status;
+}
+
+/* The tensor's shard, widened where the run is wider than the file. */
+static ls_status take(const ls_tensor_info *info, const ls_param *param, ls_shard shard,
+                      ls_real *own)
+{
+    ls_status status = LS_OK;
+    float *narrow = NULL;
+    size_t rows, cols;
+    if (info->dtype == LS_REAL_DTYPE) {
+        ls_param_shard_in(param, shard, sizeof *own, own, info->data);
+        return status;
+    }
+    ls_param_shard_shape(param, shard, &rows, &cols);
+    narrow = malloc((rows * cols + 1) * sizeof *narrow);
+    if (!narrow) LS_FAIL(LS_ERR_MEMORY, "no memory to read tensor %s", ls_show(info->name));
+    ls_param_shard_in(param, shard, sizeof *narrow, narrow, info->data);
+    for (size_t i = 0; i < rows * cols; i++) own[i] = narrow[i];
+exit:
+    free(narrow);
+    return status;
+}
+
+/* Every tensor of the file must be one that the model knows: a stray one is a file of something
+ * else. */
+static ls_status refuse_strangers(const ls_safetensors *file, const char *path,
+                                  const ls_param_table *table)
+{
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < ls_safetensors_count(file); i++) {
+        const char *name = ls_safetensors_at(file, i)->name;
+        const char *param = name;
+        if (strncmp(name, "optimizer.m.", 12) == 0 || strncmp(name, "optimizer.v.", 12) == 0)
+            param = name + 12;
+        if (ls_param_find_name(table, param) == (size_t)-1)
+            LS_FAIL(LS_ERR_INPUT, "%s: has a tensor %s that the model does not know", ls_show(path),
+                    ls_show(name));
+    }
+exit:
+    return status;
+}
+
+static ls_status read_number(const ls_safetensors *file, const char *path, const char *key,
+                             uint64_t *ret_number)
+{
+    ls_status status = LS_OK;
+    const char *text = ls_safetensors_metadata(file, key);
+    char *end;
+    unsigned long long number =
+        text && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+    if (!text || text[0] < '0' || text[0] > '9' || *end || strlen(text) > 19)
+        LS_FAIL(LS_ERR_INPUT, "%s: __metadata__ says %s %s; a whole number is needed",
+                ls_show(path), key, ls_show(text));
+    *ret_number = number;
+exit:
+    return status;
+}
+
+static ls_status load(const ls_run *run, ls_store *store, uint64_t *ret_step)
+{
+    ls_status status = LS_OK;
+    const ls_param_table *table = store->table;
+    const char *path = run->load;
+    ls_safetensors *file = NULL;
+    char moment[NAME_MAX_BYTES];
+    uint64_t step = 0;
+
+    LS_TRY(ls_safetensors_open(&file, path));
+    LS_TRY(refuse_strangers(file, path, table));
+    if (ls_safetensors_metadata(file, "model"))
+        LS_TRY(
+            ls_checkpoint_same_model(path, ls_safetensors_metadata(file, "model"), &table->config));
+    /* With optimizer state the run goes on; bare weights begin one. */
+    snprintf(moment, sizeof moment, "optimizer.m.%s", table->params[0].name);
+    bool goes_on = ls_safetensors_find(file, moment) != NULL;
+    if (goes_on) LS_TRY(read_number(file, path, "step", &step));
+    if (step > run->steps)
+        LS_FAIL(LS_ERR_INPUT,
+                "--steps %" PRIu64 ": %s stands at step %" PRIu64 "; ask for that or more",
+                run->steps, ls_show(path), step);
+
+    for (size_t i = 0; i < table->count; i++) {
+        const ls_param *param = &table->params[i];
+        ls_slot *slot = &store->slots[i];
+        const ls_tensor_info *info;
+        if (!slot->value) continue;
+        LS_TRY(find(file, path, param->name, param, &info));
+        LS_TRY(take(info, param, slot->shard, slot->value));
+        for (int which = 0; goes_on && which < 2; which++) {
+            snprintf(moment, sizeof moment, "optimizer.%c.%s", "mv"[which], param -> name);
+            LS_TRY(find(file, path, moment, param, &info));
+            LS_TRY(take(info, param, slot->shard, which == 0 ? slot->m : slot->v));
+        }
+    }
+    *ret_step = step;
+exit:
+    ls_safetensors_close(&file);
+    return status;
+}
+
+ls_status ls_checkpoint_begin(const ls_run *run, ls_store *store, uint64_t *ret_step)
+{
+    if (run->load) return load(run, store, ret_step);
+    ls_store_init(store, run->seed);
+    *ret_step = 0;
+    return LS_OK;
+}

@@ -1,0 +1,228 @@
+#include <math.h>
+#include <stdlib.h>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/kernels/embedding.h"
+#include "lockstep/numerics/digest.h"
+#include "lockstep/numerics/tree.h"
+#include "lockstep/parallel/stage.h"
+#include "lockstep/parallel/update.h"
+#include "train/checkpoint.h"
+#include "train/gather.h"
+#include "train/training.h"
+
+/* What all ranks share: the run, and room for what rank 0 says of it. */
+typedef struct shared {
+    const ls_run *run;
+    const ls_param_table *table;
+    const ls_watcher *watcher;
+    ls_train_result *result;
+} shared;
+
+/* One rank of the run. */
+typedef struct trainer {
+    const ls_run *run;
+    const ls_param_table *table;
+    const ls_watcher *watcher; /* on rank 0 */
+    bool root;
+    ls_rank *rank;
+    ls_group *tp;
+    ls_store *store;
+    ls_stage *stage;
+    ls_micro_batch *micro_batch;
+    ls_step_batch batch;
+    ls_arena *temporary;
+    ls_arena *aside; /* for looking on and saving: no part of the layout, in nobody's account */
+    ls_real *whole;  /* root: room for a whole parameter */
+    ls_comm_count
+        training[LS_OP_COUNT]; /* what training sent, without what looking on and saving sent */
+} trainer;
+
+/* Shows the gradients or the values of every parameter to whoever looks on at rank 0. */
+static ls_status show(trainer *t, uint64_t step, ls_phase phase)
+{
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < t->table->count; i++) {
+        const ls_param *param = &t->table->params[i];
+        const ls_slot *slot = &t->store->slots[i];
+        LS_TRY(ls_gather_param(t->tp, &t->table->config, param, LS_REAL_DTYPE,
+                               phase == LS_PHASE_UPDATE ? "value" : "gradient",
+                               phase == LS_PHASE_UPDATE ? slot->value : slot->grad[0], t->whole,
+                               t->aside));
+        if (t->root)
+            LS_TRY(t->watcher->tensor(t->watcher->context, step, phase, param, LS_REAL_DTYPE,
+                                      t->whole));
+    }
+exit:
+    return status;
+}
+
+/* Loss and gradients of the global batch. */
+static ls_status forward_backward(trainer *t, ls_real *ret_loss)
+{
+    ls_status status = LS_OK;
+    const ls_real *losses;
+    int64_t valid;
+    ls_real loss;
+
+    LS_TRY(ls_stage_forward(t->stage, t->micro_batch, &t->batch.batch, NULL, NULL));
+    losses = ls_micro_batch_losses(t->micro_batch, &valid);
+    /* T over the sequences of T over their tokens, ended, divided once (rules 9 and 15) */
+    loss = ls_tree_sum(losses, t->batch.batch.B, 1);
+    ls_end_sum(&loss, 1);
+    loss = valid ? loss / (ls_real)valid : 0;
+    LS_TRY(ls_stage_backward(t->stage, t->micro_batch, NULL, valid, NULL));
+    ls_stage_finish_gradients(t->stage);
+    *ret_loss = loss;
+exit:
+    return status;
+}
+
+static void count(trainer *t, int sign)
+{
+    for (int op = 0; op < LS_OP_COUNT; op++) {
+        ls_comm_count now = ls_rank_count(t->rank, (ls_operation)op);
+        t->training[op].calls += (uint64_t)sign * now.calls;
+        t->training[op].bytes += (uint64_t)sign * now.bytes;
+    }
+}
+
+/* One training step. */
+static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_train_result *result)
+{
+    ls_status status = LS_OK;
+    ls_step now = {.step = step, .tokens = t->run->batch * t->batch.batch.S};
+    ls_update update = ls_step_update(t->run, step);
+    double squares;
+    ls_real loss;
+    uint64_t begin = ls_clock_ns(), shown;
+
+    ls_step_batch_fill(&t->batch, t->run, step);
+    count(t, -1);
+    LS_TRY(forward_backward(t, &loss));
+    LS_TRY(ls_shared_squares(t->tp, t->store, t->temporary, &squares));
+    count(t, +1);
+    shown = ls_clock_ns();
+    if (t->watcher->tensor) LS_TRY(show(t, step, LS_PHASE_GRADIENT));
+    shown = ls_clock_ns() - shown;
+    ls_shard_update(t->store, &update, squares, t->run->clip);
+
+    now.ns = ls_clock_ns() - begin - shown;
+    now.loss = (double)loss;
+    now.norm = sqrt(squares);
+    now.lr = update.lr;
+    if (t->root) {
+        ls_train_result_step(result, &now);
+        LS_TRY(ls_digest_add(digest, LS_REAL_DTYPE, &loss, 1));
+        if (t->watcher->step) LS_TRY(t->watcher->step(t->watcher->context, &now));
+    }
+    if (t->watcher->tensor) LS_TRY(show(t, step, LS_PHASE_UPDATE));
+exit:
+    return status;
+}
+
+static ls_status digest_parameters(trainer *t, ls_digest *digest)
+{
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < t->table->count; i++) {
+        const ls_param *param = &t->table->params[i];
+        LS_TRY(ls_gather_param(t->tp, &t->table->config, param, LS_REAL_DTYPE, "value",
+                               t->store->slots[i].value, t->whole, t->aside));
+        if (t->root)
+            LS_TRY(ls_digest_add(digest, LS_REAL_DTYPE, t->whole, ls_param_elements(param)));
+    }
+exit:
+    return status;
+}
+
+/* The shards, the stage over them, and room for a batch. */
+static ls_status set_up(trainer *t)
+{
+    ls_status status = LS_OK;
+    ls_memory *memory = ls_rank_memory(t->rank);
+    ls_coordinates at = ls_layout_coordinates(&t->run->layout, ls_rank_index(t->rank));
+    ls_stage_setup setup = {.engine = t->run->engine,
+                            .layers = t->run->config.layers,
+                            .embedding = true,
+                            .head = true,
+                            .gathered_loss = t->run->gathered_loss};
+    ls_holding *holdings = calloc(t->table->count, sizeof *holdings);
+    size_t largest = 0;
+
+    if (!holdings) LS_FAIL(LS_ERR_MEMORY, "no memory for a table of shards");
+    LS_TRY(ls_group_split(ls_rank_world_group(t->rank), at.pp * t->run->layout.dp + at.dp, at.tp,
+                          "tp", &t->tp));
+    ls_holdings_of(t->table, t->run->layout.tp, at.tp, holdings);
+    LS_TRY(ls_store_create(&t->store, t->table, holdings, memory));
+    setup.tp = t->tp;
+    LS_TRY(ls_stage_create(&t->stage, &setup, t->store));
+    LS_TRY(ls_micro_batch_create(&t->micro_batch, t->stage, t->run->batch, t->run->config.seq));
+    LS_TRY(ls_step_batch_create(&t->batch, t->run, 0, t->run->batch));
+    LS_TRY(ls_arena_create(&t->temporary, memory, LS_MEM_TEMPORARY));
+    LS_TRY(ls_arena_create(&t->aside, NULL, LS_MEM_TEMPORARY));
+    for (size_t i = 0; i < t->table->count; i++)
+        if (ls_param_elements(&t->table->params[i]) > largest)
+            largest = ls_param_elements(&t->table->params[i]);
+    if (t->root) LS_TRY(ls_arena_alloc(t->aside, largest, sizeof *t->whole, (void *)&t->whole));
+exit:
+    free(holdings);
+    return status;
+}
+
+static void tear_down(trainer *t)
+{
+    ls_step_batch_free(&t->batch);
+    ls_micro_batch_destroy(&t->micro_batch);
+    ls_stage_destroy(&t->stage);
+    ls_store_destroy(&t->store);
+    ls_arena_destroy(&t->temporary);
+    ls_arena_destroy(&t->aside);
+}
+
+static ls_status rank_main(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    shared *all = argument;
+    trainer t = {.run = all->run, .table = all->table, .watcher = all->watcher, .rank = rank};
+    ls_rank_report *report = &all->result->rank[ls_rank_index(rank)];
+    ls_digest *digest = NULL;
+    uint64_t first;
+
+    t.root = ls_rank_index(rank) == 0;
+    if (t.root) LS_TRY(ls_digest_create(&digest));
+    LS_TRY(set_up(&t));
+    LS_TRY(ls_checkpoint_begin(t.run, t.store, &first));
+    if (t.root) {
+        all->result->first_step = all->result->last_step = first;
+        if (t.watcher->begin) LS_TRY(t.watcher->begin(t.watcher->context, t.run, t.table, first));
+    }
+    for (uint64_t step = first; step < t.run->steps; step++)
+        LS_TRY(train_step(&t, step, digest, all->result));
+    for (int op = 0; op < LS_OP_COUNT; op++) report->comm[op] = t.training[op];
+    ls_rank_report_memory(report, ls_rank_memory(rank));
+
+    LS_TRY(digest_parameters(&t, digest));
+    if (t.root) LS_TRY(ls_digest_finish(digest, all->result->digest));
+    if (t.run->save) LS_TRY(ls_checkpoint_save(t.run, t.tp, t.store, t.run->steps, t.aside));
+exit:
+    tear_down(&t);
+    ls_digest_destroy(&digest);
+    return status;
+}
+
+ls_status ls_train_layout(const ls_run *run, const ls_param_table *table, const ls_watcher *watcher,
+                          ls_train_result *ret_result)
+{
+    ls_status status = LS_OK;
+    ls_train_result result = {0};
+    shared all = {run, table, watcher, &result};
+    int ranks = ls_layout_ranks(&run->layout);
+
+    LS_TRY(ls_train_result_begin(&result, ranks));
+    LS_TRY(ls_world_run(ranks, &run->world, rank_main, &all));
+    *ret_result = result;
+    result.rank = NULL;
+exit:
+    ls_train_result_free(&result);
+    return status;
+}

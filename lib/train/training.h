@@ -1,0 +1,42 @@
+/* training.h - the two training loops and what they share; for training_run.c, which picks one. */
+#ifndef LS_TRAIN_TRAINING_H
+#define LS_TRAIN_TRAINING_H
+
+#include "lockstep/model/batch.h"
+#include "lockstep/model/store.h"
+#include "train/train.h"
+
+/* The loops: the serial baseline, and the ranks of a layout. */
+#define ls_train_serial LS_TYPED(ls_train_serial)
+ls_status ls_train_serial(const ls_run *run, const ls_param_table *table, const ls_watcher *watcher,
+                          ls_train_result *ret_result) LS_MUST_USE;
+#define ls_train_layout LS_TYPED(ls_train_layout)
+ls_status ls_train_layout(const ls_run *run, const ls_param_table *table, const ls_watcher *watcher,
+                          ls_train_result *ret_result) LS_MUST_USE;
+
+/* The sequences first .. first + sequences of the global batch of one step, with room of their own.
+ */
+typedef struct ls_step_batch {
+    ls_batch batch;
+    int32_t *tokens, *targets;
+} ls_step_batch;
+
+ls_status ls_step_batch_create(ls_step_batch *ret_batch, const ls_run *run, size_t first,
+                               size_t sequences) LS_MUST_USE;
+void ls_step_batch_fill(ls_step_batch *batch, const ls_run *run, uint64_t step);
+void ls_step_batch_free(ls_step_batch *batch);
+
+/* What the optimizer does in step `step` (from 0). */
+ls_update ls_step_update(const ls_run *run, uint64_t step);
+
+/* Begins a result: everything zero, one report per rank. */
+ls_status ls_train_result_begin(ls_train_result *result, int ranks) LS_MUST_USE;
+/* Takes in what a step gave. */
+void ls_train_result_step(ls_train_result *result, const ls_step *step);
+/* Reads a rank's account. */
+void ls_rank_report_memory(ls_rank_report *report, const ls_memory *memory);
+
+/* LS_ERR_INTERRUPTED once the run's stop flag is set. */
+ls_status ls_run_stopped(const ls_run *run) LS_MUST_USE;
+
+#endif

@@ -1,0 +1,166 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/checkpoint.h"
+#include "train/training.h"
+
+ls_status ls_train_serial_f32(const ls_run *run, const ls_param_table *table,
+                              const ls_watcher *watcher, ls_train_result *ret_result);
+ls_status ls_train_serial_f64(const ls_run *run, const ls_param_table *table,
+                              const ls_watcher *watcher, ls_train_result *ret_result);
+ls_status ls_train_layout_f32(const ls_run *run, const ls_param_table *table,
+                              const ls_watcher *watcher, ls_train_result *ret_result);
+ls_status ls_train_layout_f64(const ls_run *run, const ls_param_table *table,
+                              const ls_watcher *watcher, ls_train_result *ret_result);
+
+void ls_run_defaults(ls_run *ret_run, const ls_config *config)
+{
+    ls_run run;
+    memset(&run, 0, sizeof run);
+    run.config = *config;
+    run.layout = ls_layout_serial();
+    run.engine = LS_ENGINE_PORTABLE;
+    run.dtype = LS_F32;
+    run.seed = 1234;
+    run.steps = 20;
+    run.batch = config->batch;
+    run.optimizer = LS_ADAMW;
+    run.lr = 1e-3;
+    run.beta1 = 0.9;
+    run.beta2 = 0.95;
+    run.adam_eps = 1e-8;
+    run.weight_decay = 0.1;
+    run.clip = 1;
+    *ret_run = run;
+}
+
+ls_status ls_run_check(const ls_run *run)
+{
+    ls_status status = LS_OK;
+    LS_TRY(ls_config_check(&run->config));
+    if (!run->serial) LS_TRY(ls_layout_check(&run->layout, &run->config));
+    if (run->batch < 1) LS_FAIL(LS_ERR_INPUT, "--batch 0: a batch has at least one sequence");
+    if (run->dtype != LS_F32 && run->dtype != LS_F64)
+        LS_FAIL(LS_ERR_INPUT, "--dtype %s: use f32 or f64", ls_dtype_name(run->dtype));
+    if (run->steps > UINT32_MAX)
+        LS_FAIL(LS_ERR_INPUT, "--steps %llu: at most %u", (unsigned long long)run->steps,
+                UINT32_MAX);
+exit:
+    return status;
+}
+
+ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result *ret_result)
+{
+    static const ls_watcher nobody;
+    ls_status status = LS_OK;
+    ls_param_table *table = NULL;
+    bool f64 = run->dtype == LS_F64;
+    ls_run seeded = *run;
+
+    LS_TRY(ls_run_check(run));
+    LS_TRY(ls_param_table_create(&table, &run->config));
+    if (!watcher) watcher = &nobody;
+    /* A run that goes on draws from the stream that it began with, unless told otherwise. */
+    if (seeded.load && !seeded.seed_given)
+        LS_TRY(ls_checkpoint_seed(seeded.load, seeded.seed, &seeded.seed));
+    LS_TRY((seeded.serial ? f64 ? ls_train_serial_f64 : ls_train_serial_f32
+            : f64         ? ls_train_layout_f64
+                          : ls_train_layout_f32)(&seeded, table, watcher, ret_result));
+exit:
+    ls_param_table_destroy(&table);
+    return status;
+}
+
+ls_status ls_train_result_begin(ls_train_result *result, int ranks)
+{
+    ls_status status = LS_OK;
+    memset(result, 0, sizeof *result);
+    result->rank = calloc((size_t)ranks, sizeof *result->rank);
+    if (!result->rank) LS_FAIL(LS_ERR_MEMORY, "no memory for the reports of %d ranks", ranks);
+    result->ranks = ranks;
+exit:
+    return status;
+}
+
+void ls_train_result_free(ls_train_result *result)
+{
+    free(result->rank);
+    memset(result, 0, sizeof *result);
+}
+
+void ls_train_result_step(ls_train_result *result, const ls_step *step)
+{
+    if (step->step == result->first_step) result->first_loss = step->loss;
+    result->last_loss = step->loss;
+    result->last_step = step->step + 1;
+    result->ns += step->ns;
+    result->tokens += step->tokens;
+}
+
+void ls_rank_report_memory(ls_rank_report *report, const ls_memory *memory)
+{
+    for (int c = 0; c < LS_MEM_CATEGORIES; c++)
+        report->peak_bytes[c] = ls_memory_peak_bytes(memory, (ls_memory_category)c);
+    report->total_peak_bytes = ls_memory_total_peak_bytes(memory);
+}
+
+ls_status ls_step_batch_create(ls_step_batch *ret_batch, const ls_run *run, size_t first,
+                               size_t sequences)
+{
+    ls_status status = LS_OK;
+    ls_step_batch batch;
+    size_t n = sequences * run->config.seq;
+
+    memset(&batch, 0, sizeof batch);
+    batch.tokens = malloc((n + 1) * sizeof *batch.tokens);
+    batch.targets = malloc((n + 1) * sizeof *batch.targets);
+    if (!batch.tokens || !batch.targets)
+        LS_FAIL(LS_ERR_MEMORY, "no memory for a batch of %zu tokens", n);
+    batch.batch.B = sequences;
+    batch.batch.S = run->config.seq;
+    batch.batch.first = first;
+    batch.batch.tokens = batch.tokens;
+    batch.batch.targets = batch.targets;
+    batch.batch.seed = run->seed;
+    batch.batch.dropout = true;
+    *ret_batch = batch;
+    return status;
+exit:
+    ls_step_batch_free(&batch);
+    return status;
+}
+
+void ls_step_batch_fill(ls_step_batch *batch, const ls_run *run, uint64_t step)
+{
+    batch->batch.step = (uint32_t)step;
+    ls_text_batch(run->text, run->seed, batch->batch.step, batch->batch.first, batch->batch.B,
+                  batch->batch.S, batch->tokens, batch->targets);
+}
+
+void ls_step_batch_free(ls_step_batch *batch)
+{
+    free(batch->tokens);
+    free(batch->targets);
+    memset(batch, 0, sizeof *batch);
+}
+
+ls_update ls_step_update(const ls_run *run, uint64_t step)
+{
+    ls_update update;
+    update.optimizer = run->optimizer;
+    update.lr = ls_learning_rate(run->lr, run->lr_floor, run->warmup, run->lr_total, step);
+    update.beta1 = run->beta1;
+    update.beta2 = run->beta2;
+    update.eps = run->adam_eps;
+    update.weight_decay = run->weight_decay;
+    update.t = step + 1;
+    return update;
+}
+
+ls_status ls_run_stopped(const ls_run *run)
+{
+    ls_status status = LS_OK;
+    if (run->world.stop && *run->world.stop) LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
+exit:
+    return status;
+}
