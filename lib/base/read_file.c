@@ -9,6 +9,9 @@
 
 #include "lockstep/base/show.h"
 
+/* A pipe or a device does not say how long it is, and may never end. */
+#define MOST_OF_A_STREAM ((size_t)1 << 30)
+
 /* Missing is bad input, whatever else the system refuses is its affair. */
 static ls_status status_of(int error)
 {
@@ -26,6 +29,7 @@ ls_status ls_read_file(const char *path, size_t most_bytes, unsigned char **ret_
     if (file < 0) LS_FAIL(status_of(errno), "%s: %s", ls_show(path), ls_show_errno(errno));
     if (fstat(file, &about) != 0) LS_FAIL(LS_ERR_IO, "%s: %s", ls_show(path), ls_show_errno(errno));
     if (S_ISDIR(about.st_mode)) LS_FAIL(LS_ERR_INPUT, "%s: is a folder, not a file", ls_show(path));
+    if (!S_ISREG(about.st_mode) && most_bytes > MOST_OF_A_STREAM) most_bytes = MOST_OF_A_STREAM;
     if (S_ISREG(about.st_mode) && about.st_size > 0) {
         if ((uintmax_t)about.st_size > most_bytes) {
             LS_FAIL(LS_ERR_INPUT, "%s: %jd bytes long; at most %zu", ls_show(path),

@@ -19,7 +19,7 @@ enum { LS_TENSOR_MAX_DIMS = 8 };
 
 typedef struct ls_tensor_info {
     const char *name;
-    ls_dtype dtype; /* as stored; F16 and BF16 files come with the oracle */
+    ls_dtype dtype; /* as stored: F32, F64, F16, BF16, I32, I64 or U8 */
     int n_dims;
     uint64_t dims[LS_TENSOR_MAX_DIMS];
     uint64_t elements;
@@ -28,10 +28,17 @@ typedef struct ls_tensor_info {
 
 typedef struct ls_safetensors ls_safetensors;
 
+/* Opens and checks a file; names and data live until it is closed. The file must not be shortened
+ * meanwhile. Errors: LS_ERR_INPUT, naming the file, the tensor, what was found and what is allowed;
+ * LS_ERR_IO; LS_ERR_MEMORY. */
 LS_API ls_status ls_safetensors_open(ls_safetensors **ret_file, const char *path) LS_MUST_USE;
 LS_API void ls_safetensors_close(ls_safetensors **file);
+
+/* Tensors in the order of their data in the file; i below the count. */
 LS_API size_t ls_safetensors_count(const ls_safetensors *file);
 LS_API const ls_tensor_info *ls_safetensors_at(const ls_safetensors *file, size_t i);
+
+/* A tensor by name; NULL when there is none. */
 LS_API const ls_tensor_info *ls_safetensors_find(const ls_safetensors *file, const char *name);
 
 /* A value of __metadata__; NULL when absent. */
@@ -39,7 +46,12 @@ LS_API const char *ls_safetensors_metadata(const ls_safetensors *file, const cha
 
 /* Writing streams: declare all tensors, then give their data in that order, then commit. The file
  * is written beside its place under another name and renamed by commit; destroy without commit
- * leaves nothing behind. */
+ * leaves nothing behind, neither does any failure. The same calls give the same bytes.
+ *
+ * Errors of all: LS_ERR_INPUT (a place that is no plain file or whose folder is missing; a name or
+ * value that is not UTF-8; a name twice; more than LS_TENSOR_MAX_DIMS; calls out of order; data of
+ * another length than declared), LS_ERR_IO (the place may not be written, the disk is full: after
+ * this the writer can only be destroyed), LS_ERR_MEMORY. */
 typedef struct ls_safetensors_writer ls_safetensors_writer;
 
 LS_API ls_status ls_safetensors_create(ls_safetensors_writer **ret_writer,
@@ -50,7 +62,7 @@ LS_API ls_status ls_safetensors_declare(ls_safetensors_writer *writer, const cha
                                         ls_dtype dtype, int n_dims,
                                         const uint64_t *dims) LS_MUST_USE;
 
-/* Data of the next declared tensor; whole. */
+/* Data of the next declared tensor, whole: bytes = elements * bytes of the dtype. */
 LS_API ls_status ls_safetensors_write(ls_safetensors_writer *writer, const void *data,
                                       size_t bytes) LS_MUST_USE;
 LS_API ls_status ls_safetensors_commit(ls_safetensors_writer *writer) LS_MUST_USE;

@@ -1,0 +1,151 @@
+#include "io/new_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lockstep/base/show.h"
+
+struct ls_new_file {
+    int descriptor;
+    char *name;      /* as the caller gave it, for texts   */
+    char *place;     /* the same behind any symbolic link  */
+    char *temporary; /* NULL when there is none to remove  */
+};
+
+/* What will be replaced, if anything, must be a plain file that may be written: a rename would
+ * silently put a plain file in the place of a device, and would get past a write protection. */
+static ls_status look_at_place(ls_new_file *file, mode_t *ret_mode)
+{
+    ls_status status = LS_OK;
+    struct stat about;
+    *ret_mode = 0;
+    if (lstat(file->name, &about) != 0) {
+        if (errno == ENOENT) { /* the usual case; a missing folder shows when the file is made */
+            file->place = strdup(file->name);
+            if (!file->place) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(file->name));
+            goto exit;
+        }
+        LS_FAIL(errno == ENOTDIR || errno == ENAMETOOLONG ? LS_ERR_INPUT : LS_ERR_IO,
+                "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(errno));
+    }
+    file->place = realpath(file->name, NULL);
+    if (!file->place || stat(file->place, &about) != 0) {
+        LS_FAIL(LS_ERR_INPUT, "%s: a symbolic link to nothing: %s", ls_show(file->name),
+                ls_show_errno(errno));
+    }
+    if (S_ISDIR(about.st_mode))
+        LS_FAIL(LS_ERR_INPUT, "%s: is a folder; name a file to write", ls_show(file->name));
+    if (!S_ISREG(about.st_mode))
+        LS_FAIL(LS_ERR_INPUT, "%s: is a device or a pipe; name a plain file", ls_show(file->name));
+    if (access(file->place, W_OK) != 0) {
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(errno));
+    }
+    *ret_mode = about.st_mode & 0777;
+exit:
+    return status;
+}
+
+/* Opens a new file beside the place. Its name is short whatever the place's own is, so that a name
+ * of the greatest length still works. */
+static ls_status open_temporary(ls_new_file *file)
+{
+    ls_status status = LS_OK;
+    static atomic_uint counter;
+    const char *slash = strrchr(file->place, '/');
+    size_t folder = slash ? (size_t)(slash - file->place) + 1 : 0;
+    size_t room = folder + 64;
+    char *name = malloc(room);
+    if (!name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(file->name));
+    memcpy(name, file->place, folder);
+    if (file->place[folder] == '\0')
+        LS_FAIL(LS_ERR_INPUT, "\"%s\": names no file to write", ls_show(file->name));
+    for (int attempt = 0; file->descriptor < 0; attempt++) {
+        snprintf(name + folder, room - folder, ".lockstep-%ld-%u.tmp", (long)getpid(),
+                 atomic_fetch_add(&counter, 1));
+        file->descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        /* A name left behind by a process that was killed: take the next. */
+        if (file->descriptor >= 0 || (errno == EEXIST && attempt < 1000)) continue;
+        LS_FAIL(errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG ? LS_ERR_INPUT
+                                                                             : LS_ERR_IO,
+                "%s: cannot be written, its folder says: %s", ls_show(file->name),
+                ls_show_errno(errno));
+    }
+    file->temporary = name;
+    name = NULL;
+exit:
+    free(name);
+    return status;
+}
+
+ls_status ls_new_file_create(ls_new_file **ret_file, const char *path)
+{
+    ls_status status = LS_OK;
+    mode_t mode;
+    ls_new_file *file = calloc(1, sizeof *file);
+    if (!file) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
+    file->descriptor = -1;
+    file->name = strdup(path);
+    if (!file->name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
+    LS_TRY(look_at_place(file, &mode));
+    LS_TRY(open_temporary(file));
+    if (mode != 0 && fchmod(file->descriptor, mode) != 0)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(path), ls_show_errno(errno));
+    *ret_file = file;
+    file = NULL;
+exit:
+    ls_new_file_destroy(&file);
+    return status;
+}
+
+ls_status ls_new_file_write(ls_new_file *file, const void *data, size_t bytes)
+{
+    ls_status status = LS_OK;
+    const char *from = data;
+    while (bytes > 0) {
+        size_t ask = bytes < (1 << 30) ? bytes : (1 << 30); /* no system takes more than 2^31 */
+        ssize_t done = write(file->descriptor, from, ask);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) {
+            LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name),
+                    ls_show_errno(errno));
+        }
+        from += done;
+        bytes -= (size_t)done;
+    }
+exit:
+    return status;
+}
+
+ls_status ls_new_file_commit(ls_new_file *file)
+{
+    ls_status status = LS_OK;
+    /* Some file systems have no fsync; they say EINVAL. */
+    if (fsync(file->descriptor) != 0 && errno != EINVAL && errno != ENOTSUP)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(errno));
+    int closed = close(file->descriptor);
+    file->descriptor = -1;
+    if (closed != 0 || rename(file->temporary, file->place) != 0)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(errno));
+    free(file->temporary);
+    file->temporary = NULL;
+exit:
+    return status;
+}
+
+void ls_new_file_destroy(ls_new_file **file)
+{
+    if (!*file) return;
+    if ((*file)->descriptor >= 0) close((*file)->descriptor);
+    if ((*file)->temporary) unlink((*file)->temporary);
+    free((*file)->temporary);
+    free((*file)->place);
+    free((*file)->name);
+    free(*file);
+    *file = NULL;
+}

@@ -1,0 +1,195 @@
+/* safetensors_write.c - a safetensors file, streamed.
+ *
+ * The header comes first in the file and needs every tensor's place, so all are declared before the
+ * first byte of data. */
+#include <jansson.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/new_file.h"
+#include "io/safetensors_format.h"
+#include "lockstep/base/show.h"
+
+struct ls_safetensors_writer {
+    char *path;
+    ls_new_file *file;
+    json_t *header;
+    size_t count, room; /* tensors declared                           */
+    uint64_t *bytes;    /* of each                                    */
+    uint64_t end;       /* of the data declared so far                */
+    size_t next;        /* the tensor whose data come next            */
+    int started;        /* the header is written: no more declarations */
+};
+
+ls_status ls_safetensors_create(ls_safetensors_writer **ret_writer, const char *path)
+{
+    ls_status status = LS_OK;
+    ls_safetensors_writer *writer = calloc(1, sizeof *writer);
+    if (!writer) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
+    writer->path = strdup(path);
+    writer->header = json_object();
+    if (!writer->path || !writer->header)
+        LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
+    LS_TRY(ls_new_file_create(&writer->file, path));
+    *ret_writer = writer;
+    writer = NULL;
+exit:
+    ls_safetensors_destroy(&writer);
+    return status;
+}
+
+void ls_safetensors_destroy(ls_safetensors_writer **writer)
+{
+    if (!*writer) return;
+    ls_new_file_destroy(&(*writer)->file);
+    json_decref((*writer)->header);
+    free((*writer)->bytes);
+    free((*writer)->path);
+    free(*writer);
+    *writer = NULL;
+}
+
+ls_status ls_safetensors_add_metadata(ls_safetensors_writer *writer, const char *key,
+                                      const char *value)
+{
+    ls_status status = LS_OK;
+    json_t *text = NULL;
+    if (writer->started)
+        LS_FAIL(LS_ERR_INPUT, "%s: metadata \"%s\" comes after the first data",
+                ls_show(writer->path), ls_show(key));
+    json_t *metadata = json_object_get(writer->header, LS_SAFETENSORS_METADATA);
+    if (!metadata) {
+        metadata = json_object();
+        if (json_object_set_new(writer->header, LS_SAFETENSORS_METADATA, metadata) != 0)
+            LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+    }
+    text = json_string(value);
+    if (!text || json_object_set(metadata, key, text) != 0)
+        LS_FAIL(LS_ERR_INPUT, "%s: metadata \"%s\": \"%s\" is not UTF-8", ls_show(writer->path),
+                ls_show(key), ls_show(value));
+exit:
+    json_decref(text);
+    return status;
+}
+
+/* Bytes of a tensor and the place behind it, as far as JSON can say them. */
+static int place(ls_dtype dtype, int n_dims, const uint64_t *dims, uint64_t begin,
+                 uint64_t *ret_bytes)
+{
+    uint64_t bytes = ls_dtype_bytes(dtype);
+    if (bytes == 0) return 0;
+    for (int i = 0; i < n_dims; i++)
+        if (dims[i] == 0) bytes = 0;
+    for (int i = 0; i < n_dims; i++) {
+        if (dims[i] > INT64_MAX || (bytes > 0 && dims[i] > INT64_MAX / bytes)) return 0;
+        bytes *= dims[i];
+    }
+    *ret_bytes = bytes;
+    return bytes <= INT64_MAX - begin;
+}
+
+static json_t *make_entry(ls_dtype dtype, int n_dims, const uint64_t *dims, uint64_t begin,
+                          uint64_t end)
+{
+    json_t *shape = json_array();
+    for (int i = 0; shape && i < n_dims; i++) {
+        if (json_array_append_new(shape, json_integer((json_int_t)dims[i])) == 0) continue;
+        json_decref(shape);
+        return NULL;
+    }
+    return shape ? json_pack("{s:s, s:o, s:[I, I]}", "dtype", ls_dtype_name(dtype), "shape", shape,
+                             "data_offsets", (json_int_t)begin, (json_int_t)end)
+                 : NULL;
+}
+
+ls_status ls_safetensors_declare(ls_safetensors_writer *writer, const char *name, ls_dtype dtype,
+                                 int n_dims, const uint64_t *dims)
+{
+    ls_status status = LS_OK;
+    uint64_t bytes = 0;
+    json_t *key = NULL, *entry = NULL;
+    if (writer->started)
+        LS_FAIL(LS_ERR_INPUT, "%s: tensor \"%s\" is declared after the first data",
+                ls_show(writer->path), ls_show(name));
+    key = json_string(name); /* NULL when it is not UTF-8 */
+    if (!key || name[0] == '\0' || strcmp(name, LS_SAFETENSORS_METADATA) == 0)
+        LS_FAIL(LS_ERR_INPUT, "%s: a tensor cannot have the name \"%s\"", ls_show(writer->path),
+                ls_show(name));
+    if (json_object_get(writer->header, name))
+        LS_FAIL(LS_ERR_INPUT, "%s: tensor \"%s\" is declared twice", ls_show(writer->path),
+                ls_show(name));
+    if (n_dims < 0 || n_dims > LS_TENSOR_MAX_DIMS)
+        LS_FAIL(LS_ERR_INPUT, "%s: tensor \"%s\": %d dimensions; at most %d", ls_show(writer->path),
+                ls_show(name), n_dims, LS_TENSOR_MAX_DIMS);
+    if (!place(dtype, n_dims, dims, writer->end, &bytes))
+        LS_FAIL(LS_ERR_INPUT, "%s: tensor \"%s\": more bytes than a file can hold",
+                ls_show(writer->path), ls_show(name));
+    if (writer->count == writer->room) {
+        size_t room = writer->room ? writer->room * 2 : 64;
+        uint64_t *grown = realloc(writer->bytes, room * sizeof *grown);
+        if (!grown) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+        writer->bytes = grown;
+        writer->room = room;
+    }
+    entry = make_entry(dtype, n_dims, dims, writer->end, writer->end + bytes);
+    if (!entry || json_object_set(writer->header, name, entry) != 0)
+        LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+    writer->bytes[writer->count++] = bytes;
+    writer->end += bytes;
+exit:
+    json_decref(key);
+    json_decref(entry);
+    return status;
+}
+
+/* Length and header; spaces behind the JSON make the data begin at a multiple of 8. */
+static ls_status write_header(ls_safetensors_writer *writer)
+{
+    ls_status status = LS_OK;
+    unsigned char length[LS_SAFETENSORS_LENGTH_BYTES];
+    char *text = json_dumps(writer->header, JSON_COMPACT);
+    if (!text) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+    size_t bytes = strlen(text), padded = (bytes + 7) / 8 * 8;
+    if (padded > LS_SAFETENSORS_HEADER_MAX)
+        LS_FAIL(LS_ERR_INPUT, "%s: a header of %zu bytes; at most %d", ls_show(writer->path),
+                padded, LS_SAFETENSORS_HEADER_MAX);
+    for (size_t i = 0; i < sizeof length; i++)
+        length[i] = (unsigned char)((uint64_t)padded >> 8 * i);
+    LS_TRY(ls_new_file_write(writer->file, length, sizeof length));
+    LS_TRY(ls_new_file_write(writer->file, text, bytes));
+    LS_TRY(ls_new_file_write(writer->file, "        ", padded - bytes));
+    writer->started = 1;
+exit:
+    free(text);
+    return status;
+}
+
+ls_status ls_safetensors_write(ls_safetensors_writer *writer, const void *data, size_t bytes)
+{
+    ls_status status = LS_OK;
+    if (writer->next == writer->count)
+        LS_FAIL(LS_ERR_INPUT, "%s: data of tensor number %zu, but only %zu are declared",
+                ls_show(writer->path), writer->next + 1, writer->count);
+    if (bytes != writer->bytes[writer->next])
+        LS_FAIL(LS_ERR_INPUT, "%s: tensor number %zu: %zu bytes of data, declared as %llu",
+                ls_show(writer->path), writer->next + 1, bytes,
+                (unsigned long long)writer->bytes[writer->next]);
+    if (!writer->started) LS_TRY(write_header(writer));
+    LS_TRY(ls_new_file_write(writer->file, data, bytes));
+    writer->next++;
+exit:
+    return status;
+}
+
+ls_status ls_safetensors_commit(ls_safetensors_writer *writer)
+{
+    ls_status status = LS_OK;
+    if (writer->next != writer->count)
+        LS_FAIL(LS_ERR_INPUT, "%s: data of %zu tensors of %zu declared ones", ls_show(writer->path),
+                writer->next, writer->count);
+    if (!writer->started) LS_TRY(write_header(writer));
+    LS_TRY(ls_new_file_commit(writer->file));
+exit:
+    return status;
+}
