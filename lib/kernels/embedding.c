@@ -51,10 +51,16 @@ typedef struct row_tokens {
     const size_t *token;
 } row_tokens;
 
-/* The tokens from .. to of the row lie below `place` from this one on. */
+/* The first of the row's tokens from .. to that does not lie below `place`. */
 static size_t first_not_below(const row_tokens *r, size_t from, size_t to, size_t place)
 {
-    while (from < to && r->token[from] < place) from++;
+    while (from < to) {
+        const size_t middle = from + (to - from) / 2;
+        if (r->token[middle] < place)
+            from = middle + 1;
+        else
+            to = middle;
+    }
     return from;
 }
 
