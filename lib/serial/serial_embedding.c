@@ -1,0 +1,49 @@
+/* serial_embedding.c - from tokens to vectors, and back to the gradient of the tables.
+ *
+ *     x = dropout(token_embedding[token] + position_embedding[s])
+ *
+ * Rotary models have no position table; they turn queries and keys instead. */
+#include "lockstep/kernels/embedding.h"
+
+#include <string.h>
+
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/numerics/tree.h"
+#include "serial/serial_parts.h"
+
+void serial_embedding_forward(const ls_serial *serial, ls_real *x)
+{
+    const ls_slot *token = ls_store_slot(serial->store, LS_TOKEN_EMBEDDING, 0);
+    const ls_slot *position = ls_store_slot(serial->store, LS_POSITION_EMBEDDING, 0);
+    const size_t B = serial->batch.B, S = serial->batch.S, D = serial->config->d_model;
+
+    ls_embedding_forward(x, token->value, serial->batch.tokens, B * S, D, 0, token->rows);
+    if (position != NULL)
+        for (size_t b = 0; b < B; b++) /* rows 0 .. S - 1 of the table, beside each sequence */
+            ls_add(x + b * S * D, x + b * S * D, position->value, S * D);
+    serial_dropout(serial, x, x, LS_RANDOM_DROPOUT_EMBEDDING, 0);
+}
+
+ls_status serial_embedding_backward(const ls_serial *serial, ls_real *dx)
+{
+    ls_status status = LS_OK;
+    ls_slot *token = ls_store_slot(serial->store, LS_TOKEN_EMBEDDING, 0);
+    ls_slot *position = ls_store_slot(serial->store, LS_POSITION_EMBEDDING, 0);
+    const size_t B = serial->batch.B, S = serial->batch.S, D = serial->config->d_model;
+
+    /* x = dropout(e) */
+    serial_dropout(serial, dx, dx, LS_RANDOM_DROPOUT_EMBEDDING, 0);
+
+    /* e = token row + position row: row s sums over the sequences; no token, no gradient */
+    if (position != NULL) {
+        ls_tree_sum_rows(position->grad[0], dx, ls_axis_whole(B), S * D, S * D);
+        memset(position->grad[0] + S * D, 0, (position->rows - S) * D * sizeof *position->grad[0]);
+    }
+    /* row v sums over the tokens that are v: T over all tokens, the others standing as -0 (rule
+     * 14), ended by + 0 */
+    LS_TRY(ls_embedding_backward(token->grad[0], dx, serial->batch.tokens, serial->tokens, D, 0,
+                                 token->rows));
+    ls_end_sum(token->grad[0], token->rows * D);
+exit:
+    return status;
+}

@@ -1,0 +1,91 @@
+/* serial_model.c - making and unmaking the serial model.
+ *
+ * The parameters belong to the caller's store. What the model owns is room: for what a forward pass
+ * keeps, for temporaries, and for the rotary tables. */
+#include <stdlib.h>
+
+#include "lockstep/kernels/rotary.h"
+#include "serial/serial_parts.h"
+
+/* Every parameter, whole, with room for the gradient of each of its uses. */
+static ls_status check_store(const ls_store *store)
+{
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < store->table->count; i++) {
+        const ls_param *param = &store->table->params[i];
+        const ls_slot *slot = &store->slots[i];
+        bool whole = slot->value != NULL && slot->shard.first == 0 &&
+                     slot->shard.count == param->axis.granules;
+        for (int use = 0; use < param->uses; use++) whole = whole && slot->grad[use] != NULL;
+        if (!whole)
+            LS_FAIL(LS_ERR_INPUT,
+                    "%s: the store holds a part of it; the serial model needs every parameter "
+                    "whole",
+                    param->name);
+    }
+exit:
+    return status;
+}
+
+/* Cosines and sines of every position that a sequence may have. */
+static ls_status make_rotary_tables(ls_serial *serial)
+{
+    ls_status status = LS_OK;
+    const ls_config *config = serial->config;
+    size_t dh = ls_config_head_width(config);
+    LS_TRY(ls_arena_alloc(serial->kept, config->seq * (dh / 2), sizeof(ls_real), &serial->cosine));
+    LS_TRY(ls_arena_alloc(serial->kept, config->seq * (dh / 2), sizeof(ls_real), &serial->sine));
+    ls_rotary_table(serial->cosine, serial->sine, config->seq, dh, config->rope_theta);
+exit:
+    return status;
+}
+
+ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine engine,
+                           ls_memory *memory)
+{
+    ls_status status = LS_OK;
+    ls_serial *serial = NULL;
+    LS_TRY(check_store(store));
+
+    serial = calloc(1, sizeof *serial);
+    if (serial == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a serial model");
+    serial->store = store;
+    serial->config = &store->table->config;
+    serial->engine = engine;
+    serial->model = ls_axis_whole(serial->config->d_model);
+    serial->heads = ls_config_heads_axis(serial->config);
+    serial->kv = ls_config_kv_axis(serial->config);
+    serial->ff = ls_config_ff_axis(serial->config);
+    serial->vocab = ls_config_vocab_axis(serial->config);
+
+    serial->layers = calloc(serial->config->layers, sizeof *serial->layers);
+    if (serial->layers == NULL)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the %zu layers of a serial model",
+                serial->config->layers);
+    LS_TRY(ls_arena_create(&serial->kept, memory, LS_MEM_ACTIVATIONS));
+    LS_TRY(ls_arena_create(&serial->temporary, memory, LS_MEM_TEMPORARY));
+    if (serial->config->position == LS_ROTARY) LS_TRY(make_rotary_tables(serial));
+    serial->kept_mark = ls_arena_mark(serial->kept);
+
+    *ret_serial = serial;
+    serial = NULL;
+exit:
+    ls_serial_destroy(&serial);
+    return status;
+}
+
+void ls_serial_destroy(ls_serial **serial)
+{
+    ls_serial *gone = *serial;
+    if (gone == NULL) return;
+    ls_arena_destroy(&gone->kept);
+    ls_arena_destroy(&gone->temporary);
+    free(gone->layers);
+    free(gone);
+    *serial = NULL;
+}
+
+const ls_real *ls_serial_logits(const ls_serial *serial)
+{
+    return serial->ready ? serial->z : NULL;
+}

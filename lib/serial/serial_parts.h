@@ -1,0 +1,158 @@
+/* serial_parts.h - what the files of the serial model share: the state between a forward pass and
+ * its backward pass, and the parts that both are made of.
+ *
+ * Dimensions: B sequences, S tokens of each, D model width, H query heads, Hkv key/value heads, dh
+ * head width, F feed-forward width, V vocabulary (Vp padded), L layers. "tokens x D" is B S rows of
+ * D elements, row b S + s the token s of sequence b. The gradient of x is dx. */
+#ifndef LS_SERIAL_PARTS_H
+#define LS_SERIAL_PARTS_H
+
+#include "lockstep/numerics/random.h"
+#include "lockstep/serial/serial.h"
+
+/* What the forward pass of one layer keeps for its backward pass. */
+typedef struct serial_layer {
+    ls_real *x;             /* tokens x D: the layer's input                                  */
+    ls_real *mean1, *rstd1; /* tokens: statistics of the first norm (RMSNorm has no mean)     */
+    ls_real *n1;            /* tokens x D: norm1(x)                                           */
+    ls_real *q;             /* tokens x D: queries, head after head, turned by their position */
+    ls_real *k, *v;         /* tokens x (Hkv dh)                                              */
+    ls_real *P;             /* B x H x S x S: softmax(q k^T / sqrt(dh)), before its dropout   */
+    ls_real *o;             /* tokens x D: the heads' outputs side by side                    */
+    ls_real *x1;            /* tokens x D: x + attention                                      */
+    ls_real *mean2, *rstd2; /* tokens: statistics of the second norm                          */
+    ls_real *n2;            /* tokens x D: norm2(x1)                                          */
+    ls_real *gate;          /* tokens x F: n2 Wgate, SwiGLU alone                             */
+    ls_real *h;             /* tokens x F: n2 W1 + b1, before the activation                  */
+    ls_real *u;             /* tokens x F: after it                                           */
+} serial_layer;
+
+struct ls_serial {
+    ls_store *store; /* not owned */
+    const ls_config *config;
+    ls_engine engine;
+
+    /* The axes of the sums (rule 7). A cut axis has granules whether somebody cuts it or not: this
+     * is how the serial model fixes the order for every layout. */
+    ls_axis model; /* D, never cut: one granule */
+    ls_axis heads; /* D as H heads              */
+    ls_axis kv;    /* Hkv heads                 */
+    ls_axis ff;    /* F                         */
+    ls_axis vocab; /* Vp                        */
+
+    /* Room. `kept` holds the rotary tables for ever and, behind `kept_mark`, the activations of the
+     * last forward pass; `temporary` is empty between calls. */
+    ls_arena *kept, *temporary;
+    size_t kept_mark;
+    ls_real *cosine, *sine; /* seq x dh/2 each: rotary models alone */
+
+    /* The last forward pass. */
+    bool ready;     /* it went well, and no backward pass has used it up  */
+    ls_batch batch; /* its tokens and targets are copies                  */
+    ls_axis tokens; /* B granules of S (rule 9)                           */
+    serial_layer *layers;
+    ls_real *x;                 /* tokens x D: output of the last layer               */
+    ls_real *mean, *rstd;       /* tokens: statistics of the final norm               */
+    ls_real *xf;                /* tokens x D: final_norm(x)                          */
+    ls_real *z;                 /* tokens x Vp: logits, then their gradient           */
+    ls_real *largest, *sum_exp; /* tokens: of each row of logits                      */
+    size_t valid;               /* targets that are not LS_IGNORE                     */
+};
+
+/* ---- a linear layer: serial_linear.c */
+
+/* y = x W + b with the axes that its three products run over. */
+typedef struct serial_linear {
+    ls_slot *weight; /* extent(in) x extent(out) */
+    ls_slot *bias;   /* extent(out); NULL when the model has none */
+    ls_axis in, out;
+} serial_linear;
+
+#define serial_linear_of LS_TYPED(serial_linear_of)
+serial_linear serial_linear_of(const ls_serial *serial, ls_role weight, ls_role bias, size_t layer,
+                               ls_axis in, ls_axis out);
+
+/* y = x W + b. x: tokens x in, y: tokens x out. */
+#define serial_linear_forward LS_TYPED(serial_linear_forward)
+ls_status serial_linear_forward(const ls_serial *serial, serial_linear linear, ls_real *y,
+                                const ls_real *x) LS_MUST_USE;
+
+/* dW = x^T dy, db = sum of dy over the tokens: into the gradients of the store. */
+#define serial_linear_backward_parameters LS_TYPED(serial_linear_backward_parameters)
+ls_status serial_linear_backward_parameters(const ls_serial *serial, serial_linear linear,
+                                            const ls_real *x, const ls_real *dy) LS_MUST_USE;
+
+/* dx = dy W^T. */
+#define serial_linear_backward_input LS_TYPED(serial_linear_backward_input)
+ls_status serial_linear_backward_input(const ls_serial *serial, serial_linear linear, ls_real *dx,
+                                       const ls_real *dy) LS_MUST_USE;
+
+/* ---- LayerNorm or RMSNorm: serial_norm.c */
+
+/* y = norm(x); mean (LayerNorm alone) and rstd are kept. scale, shift: roles of the parameters. */
+#define serial_norm_forward LS_TYPED(serial_norm_forward)
+void serial_norm_forward(const ls_serial *serial, ls_role scale, ls_role shift, size_t layer,
+                         ls_real *y, ls_real *mean, ls_real *rstd, const ls_real *x);
+
+/* dx from dy (dx may be dy), and the gradients of scale and shift into the store. */
+#define serial_norm_backward LS_TYPED(serial_norm_backward)
+void serial_norm_backward(const ls_serial *serial, ls_role scale, ls_role shift, size_t layer,
+                          ls_real *dx, const ls_real *dy, const ls_real *x, const ls_real *mean,
+                          const ls_real *rstd);
+
+/* ---- dropout of tokens x D: serial_dropout.c. Backward is the same call: the mask is drawn again
+ * from the same numbers. y may be x. */
+#define serial_dropout LS_TYPED(serial_dropout)
+void serial_dropout(const ls_serial *serial, ls_real *y, const ls_real *x, ls_purpose purpose,
+                    size_t layer);
+#define serial_dropout_probability LS_TYPED(serial_dropout_probability)
+double serial_dropout_probability(const ls_serial *serial); /* 0 when the batch has it off */
+#define serial_dropout_stream LS_TYPED(serial_dropout_stream)
+ls_stream serial_dropout_stream(const ls_serial *serial, ls_purpose purpose, size_t layer);
+
+/* ---- the parts of the model, in the order of a forward pass. Backward functions leave the
+ * gradients of their parameters in the store. */
+
+/* serial_embedding.c. x: tokens x D, out. dx: the gradient of x; overwritten. */
+#define serial_embedding_forward LS_TYPED(serial_embedding_forward)
+void serial_embedding_forward(const ls_serial *serial, ls_real *x);
+#define serial_embedding_backward LS_TYPED(serial_embedding_backward)
+ls_status serial_embedding_backward(const ls_serial *serial, ls_real *dx) LS_MUST_USE;
+
+/* serial_attention.c. a = (attention of n1) Wo + bo, tokens x D; dn1 from da. */
+#define serial_attention_forward LS_TYPED(serial_attention_forward)
+ls_status serial_attention_forward(const ls_serial *serial, size_t layer, ls_real *a) LS_MUST_USE;
+#define serial_attention_backward LS_TYPED(serial_attention_backward)
+ls_status serial_attention_backward(const ls_serial *serial, size_t layer, ls_real *dn1,
+                                    const ls_real *da) LS_MUST_USE;
+
+/* serial_mlp.c. m = mlp(n2), tokens x D; dn2 from dm. */
+#define serial_mlp_forward LS_TYPED(serial_mlp_forward)
+ls_status serial_mlp_forward(const ls_serial *serial, size_t layer, ls_real *m) LS_MUST_USE;
+#define serial_mlp_backward LS_TYPED(serial_mlp_backward)
+ls_status serial_mlp_backward(const ls_serial *serial, size_t layer, ls_real *dn2,
+                              const ls_real *dm) LS_MUST_USE;
+
+/* serial_block.c. y: the layer's output. dx: in the gradient of the output, out of the input. */
+#define serial_block_forward LS_TYPED(serial_block_forward)
+ls_status serial_block_forward(const ls_serial *serial, size_t layer, ls_real *y) LS_MUST_USE;
+#define serial_block_backward LS_TYPED(serial_block_backward)
+ls_status serial_block_backward(const ls_serial *serial, size_t layer, ls_real *dx) LS_MUST_USE;
+
+/* serial_head.c. Final norm and logits z; dx, the gradient of the last layer's output, from dz. */
+#define serial_head_forward LS_TYPED(serial_head_forward)
+ls_status serial_head_forward(const ls_serial *serial) LS_MUST_USE;
+#define serial_head_backward LS_TYPED(serial_head_backward)
+ls_status serial_head_backward(const ls_serial *serial, ls_real *dx) LS_MUST_USE;
+
+/* serial_loss.c. The loss of z; the backward pass turns z into dz. */
+#define serial_loss_forward LS_TYPED(serial_loss_forward)
+ls_status serial_loss_forward(ls_serial *serial, ls_real *ret_loss) LS_MUST_USE;
+#define serial_loss_backward LS_TYPED(serial_loss_backward)
+void serial_loss_backward(ls_serial *serial);
+
+/* serial_activations.c. Checks a batch, copies it and makes room for what a forward pass keeps. */
+#define serial_take_batch LS_TYPED(serial_take_batch)
+ls_status serial_take_batch(ls_serial *serial, const ls_batch *batch) LS_MUST_USE;
+
+#endif

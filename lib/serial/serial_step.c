@@ -1,0 +1,106 @@
+/* serial_step.c - a training step: forward, backward, norm of the gradient, update.
+ *
+ * Begin here to read the serial model. */
+#include <string.h>
+
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/numerics/tree.h"
+#include "serial/serial_parts.h"
+
+ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch, ls_real *ret_loss)
+{
+    ls_status status = LS_OK;
+    const size_t L = serial->config->layers;
+    ls_real loss;
+    LS_TRY(serial_take_batch(serial, batch));
+
+    serial_embedding_forward(serial, serial->layers[0].x);
+    for (size_t l = 0; l < L; l++)
+        LS_TRY(serial_block_forward(serial, l, l + 1 < L ? serial->layers[l + 1].x : serial->x));
+    LS_TRY(serial_head_forward(serial));
+    LS_TRY(serial_loss_forward(serial, &loss));
+
+    serial->ready = true;
+    *ret_loss = loss;
+exit:
+    return status;
+}
+
+static size_t slot_elements(const ls_slot *slot)
+{
+    return slot->rows * slot->cols;
+}
+
+/* No valid target: the loss is 0 whatever the parameters, every gradient +0 (rule 15). */
+static void zero_gradients(const ls_serial *serial)
+{
+    for (size_t i = 0; i < serial->store->table->count; i++) {
+        ls_slot *slot = &serial->store->slots[i];
+        for (int use = 0; use < serial->store->table->params[i].uses; use++)
+            memset(slot->grad[use], 0, slot_elements(slot) * sizeof *slot->grad[use]);
+    }
+}
+
+/* A tied parameter was summed over the batch once for each of its uses; these meet last, the input
+ * first (rule 13). */
+static void add_uses(const ls_serial *serial)
+{
+    for (size_t i = 0; i < serial->store->table->count; i++) {
+        ls_slot *slot = &serial->store->slots[i];
+        for (int use = 1; use < serial->store->table->params[i].uses; use++)
+            ls_add(slot->grad[0], slot->grad[0], slot->grad[use], slot_elements(slot));
+    }
+}
+
+ls_status ls_serial_backward(ls_serial *serial)
+{
+    ls_status status = LS_OK;
+    const size_t n = ls_axis_extent(serial->tokens) * serial->config->d_model;
+    const size_t mark = ls_arena_mark(serial->temporary);
+    ls_real *dx = NULL;
+    if (!serial->ready)
+        LS_FAIL(LS_ERR_INPUT, "backward pass: there is no forward pass that it could follow; each "
+                              "forward pass allows one");
+    serial->ready = false; /* the logits become their gradient */
+    if (serial->valid == 0) {
+        zero_gradients(serial);
+        goto exit;
+    }
+    LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof *dx, &dx));
+
+    serial_loss_backward(serial);
+    LS_TRY(serial_head_backward(serial, dx));
+    for (size_t l = serial->config->layers; l-- > 0;) LS_TRY(serial_block_backward(serial, l, dx));
+    LS_TRY(serial_embedding_backward(serial, dx));
+    add_uses(serial);
+exit:
+    ls_arena_release(serial->temporary, mark);
+    return status;
+}
+
+ls_status ls_serial_squares(const ls_serial *serial, double *ret_squares)
+{
+    ls_status status = LS_OK;
+    const size_t count = ls_param_table_granules(serial->store->table);
+    const size_t mark = ls_arena_mark(serial->temporary);
+    double *squares = NULL;
+    LS_TRY(ls_arena_alloc(serial->temporary, count, sizeof *squares, &squares));
+    ls_store_squares(serial->store, squares);
+    *ret_squares = ls_tree_sum_f64(squares, count, 1);
+exit:
+    ls_arena_release(serial->temporary, mark);
+    return status;
+}
+
+void ls_serial_update(ls_serial *serial, const ls_update *update, double squares, double max_norm)
+{
+    const double factor = ls_clip_factor(squares, max_norm);
+    for (size_t i = 0; i < serial->store->table->count; i++) {
+        ls_slot *slot = &serial->store->slots[i];
+        const size_t n = slot_elements(slot);
+        if (factor != 1) ls_scale(slot->grad[0], slot->grad[0], (ls_real)factor, n);
+        /* Padding too: its gradient and its value are +0 and stay so. */
+        ls_update_apply(update, serial->store->table->params[i].decay, slot->value, slot->m,
+                        slot->v, slot->grad[0], n);
+    }
+}
