@@ -1,0 +1,124 @@
+/* Who owns what: counted exhaustively for small sizes. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "lockstep/partition/layout.h"
+#include "lockstep/partition/share.h"
+
+/* Every thing belongs to exactly one part, parts are in order, and no two shares differ by more
+ * than one. */
+START_TEST(shares_cover_once)
+{
+    for (size_t n = 0; n <= 40; n++) {
+        for (size_t parts = 1; parts <= 13; parts++) {
+            size_t bounds[14], next = 0;
+            ls_share_bounds(n, parts, bounds);
+            for (size_t p = 0; p < parts; p++) {
+                ls_share share = ls_share_of(n, parts, p);
+                ck_assert_uint_eq(share.first, next);
+                ck_assert_uint_eq(bounds[p], next);
+                ck_assert(share.count == n / parts || share.count == n / parts + 1);
+                next += share.count;
+            }
+            ck_assert_uint_eq(next, n);
+            ck_assert_uint_eq(bounds[parts], n);
+        }
+    }
+}
+END_TEST
+
+/* Sizes of known cases: five rows on four ranks; three on four leave the last empty; thirty ranks
+ * and 512 rows. */
+START_TEST(shares_of_known_cases)
+{
+    static const struct {
+        size_t n, parts, part, first, count;
+    } cases[] = {{5, 4, 0, 0, 2}, {5, 4, 3, 4, 1},     {3, 4, 3, 3, 0},        {1, 4, 1, 1, 0},
+                 {0, 4, 2, 0, 0}, {512, 30, 0, 0, 18}, {512, 30, 29, 495, 17}, {9, 2, 0, 0, 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ls_share share = ls_share_of(cases[i].n, cases[i].parts, cases[i].part);
+        ck_assert_uint_eq(share.first, cases[i].first);
+        ck_assert_uint_eq(share.count, cases[i].count);
+    }
+}
+END_TEST
+
+/* A rank holds exactly the kv heads that its query heads use: by asking each query head. */
+START_TEST(kv_heads_follow_query_heads)
+{
+    for (size_t group = 1; group <= 6; group++) {
+        for (size_t first = 0; first <= 12; first++) {
+            for (size_t count = 0; first + count <= 12; count++) {
+                ls_share query = {first, count}, kv = ls_share_of_kv(query, group);
+                for (size_t j = 0; j < 12; j++) {
+                    int used = 0;
+                    for (size_t h = first; h < first + count; h++) used |= h / group == j;
+                    ck_assert_int_eq(used, kv.first <= j && j < kv.first + kv.count);
+                }
+            }
+        }
+    }
+}
+END_TEST
+
+/* 8 query heads on 2 kv heads at tp 4: rank r uses kv head r / 2, and there are 2 kv heads, not 4.
+ */
+START_TEST(more_ranks_than_kv_heads)
+{
+    for (size_t r = 0; r < 4; r++) {
+        ls_share kv = ls_share_of_kv(ls_share_of(8, 4, r), 8 / 2);
+        ck_assert_uint_eq(kv.first, r / 2);
+        ck_assert_uint_eq(kv.count, 1);
+    }
+}
+END_TEST
+
+/* Rank and coordinates are inverse, and the order is tp, cp, dp, pp from fast to slow. */
+START_TEST(grid)
+{
+    ls_layout layout = {2, 3, 2, 4};
+    ck_assert_int_eq(ls_layout_ranks(&layout), 48);
+    for (int rank = 0; rank < 48; rank++) {
+        ls_coordinates at = ls_layout_coordinates(&layout, rank);
+        ck_assert_int_eq(at.tp, rank % 2);
+        ck_assert_int_eq(at.cp, rank / 2 % 3);
+        ck_assert_int_eq(at.dp, rank / 6 % 2);
+        ck_assert_int_eq(at.pp, rank / 12);
+        ck_assert_int_eq(ls_layout_rank(&layout, at), rank);
+    }
+    ls_layout huge = {1 << 16, 1, 1 << 16, 1}, none = {0, 1, 1, 1};
+    ck_assert_int_eq(ls_layout_ranks(&huge), -1);
+    ck_assert_int_eq(ls_layout_ranks(&none), -1);
+}
+END_TEST
+
+START_TEST(description)
+{
+    char text[64];
+    ls_layout layout = {2, 1, 4, 3}, one = {1, 1, 1, 1};
+    ls_layout_describe(&layout, text, sizeof text);
+    ck_assert_str_eq(text, "dp 4 x pp 3 x tp 2");
+    ls_layout_describe(&one, text, sizeof text);
+    ck_assert_str_eq(text, "one rank");
+    ls_layout_describe(&layout, text, 5);
+    ck_assert_str_eq(text, "dp 4");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("partition");
+    TCase *tests = tcase_create("share and layout");
+    tcase_add_test(tests, shares_cover_once);
+    tcase_add_test(tests, shares_of_known_cases);
+    tcase_add_test(tests, kv_heads_follow_query_heads);
+    tcase_add_test(tests, more_ranks_than_kv_heads);
+    tcase_add_test(tests, grid);
+    tcase_add_test(tests, description);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

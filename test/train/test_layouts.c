@@ -1,0 +1,115 @@
+/* Whole runs, ORDERED: every tensor-parallel degree gives the bits of the serial baseline - losses,
+ * every gradient, every parameter after every step. */
+#include "oracle/verify.h"
+#include "run_fixture.h"
+
+/* Verifies every legal tp of a model, for both engines and both precisions, over 3 steps. */
+static void verify_model(const ls_config *config, bool gathered_loss)
+{
+    ls_text text = fixture_text();
+    int tp[16];
+    size_t n = ls_legal_tp(config, tp, 16);
+    ck_assert_uint_ge(n, 2);
+    for (int engine = LS_ENGINE_PORTABLE; engine <= LS_ENGINE_OPENBLAS; engine++) {
+        for (int dtype = LS_F32; dtype <= LS_F64; dtype++) {
+            ls_run run = fixture_run(config, &text, 3);
+            ls_record *record;
+            ls_train_result serial;
+            run.engine = (ls_engine)engine;
+            run.dtype = (ls_dtype)dtype;
+            run.gathered_loss = gathered_loss;
+            ls_status status = ls_record_run(&record, &run, &serial);
+            ck_assert_msg(status == LS_OK, "serial: %s", ls_error_text());
+            ck_assert(ls_record_loss(record, 0) > 1 && ls_record_loss(record, 0) < 10);
+            run.serial = false;
+            for (size_t i = 0; i < n; i++) {
+                ls_departure departure;
+                ls_train_result result;
+                char text_of[512] = "";
+                run.layout.tp = tp[i];
+                status = ls_verify_run(record, &run, NULL, &departure, &result);
+                if (status == LS_DIFFERENT)
+                    ls_departure_describe(&departure, run.dtype, text_of, sizeof text_of);
+                ck_assert_msg(status == LS_OK, "%s, tp %d, %s, %s: %s%s", config->name, tp[i],
+                              ls_engine_name(run.engine), ls_dtype_name(run.dtype), text_of,
+                              ls_error_text());
+                ck_assert_str_eq(result.digest, serial.digest);
+                ls_train_result_free(&result);
+            }
+            ls_train_result_free(&serial);
+            ls_record_destroy(&record);
+        }
+    }
+}
+
+START_TEST(gpt2)
+{
+    ls_config config = fixture_config("gpt2-nano");
+    ck_assert(config.dropout > 0);
+    verify_model(&config, false);
+}
+END_TEST
+
+START_TEST(gpt2_gathered_loss_with_smoothing)
+{
+    ls_config config = fixture_config("gpt2-nano");
+    config.layers = 1;
+    config.label_smoothing = 0.1;
+    config.activation = LS_GELU_ERF;
+    verify_model(&config, true);
+    verify_model(&config, false);
+}
+END_TEST
+
+/* 12 query and 4 kv heads: at tp 3 a kv head's queries are on one rank, at tp 6 and 12 on several,
+ * at tp 6 a rank's two heads may belong to different kv heads. */
+START_TEST(llama)
+{
+    ls_config config = fixture_config("llama-nano");
+    config.layers = 2;
+    config.dropout = 0.1;
+    verify_model(&config, false);
+}
+END_TEST
+
+/* tp neither divides nor is divided by the number of kv heads; one kv head for all. */
+START_TEST(llama_with_other_kv_heads)
+{
+    static const size_t kv_heads[] = {1, 2, 3, 6, 12};
+    for (size_t i = 0; i < sizeof kv_heads / sizeof kv_heads[0]; i++) {
+        ls_config config = fixture_config("llama-nano");
+        config.layers = 1;
+        config.kv_heads = kv_heads[i];
+        config.bias = i % 2;
+        config.tied = i % 2;
+        verify_model(&config, false);
+    }
+}
+END_TEST
+
+START_TEST(row_first)
+{
+    ls_config config = fixture_config("gpt2-nano");
+    config.layers = 1;
+    config.mlp_cut = LS_MLP_ROW_FIRST;
+    verify_model(&config, false);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("layouts");
+    TCase *tests = tcase_create("tensor parallel");
+    tcase_set_timeout(tests, 200);
+    tcase_add_test(tests, gpt2);
+    tcase_add_test(tests, gpt2_gathered_loss_with_smoothing);
+    tcase_add_test(tests, llama);
+    tcase_add_test(tests, llama_with_other_kv_heads);
+    tcase_add_test(tests, row_first);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
