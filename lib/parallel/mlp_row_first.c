@@ -42,7 +42,13 @@ ls_status ls_mlp_row_first_forward(const ls_tensor_parallel *tp, const ls_mlp *m
 
     LS_TRY(ls_arena_alloc(tp->temporary, rows * D_r, sizeof *x_r, (void *)&x_r));
     take_columns(x_r, x, rows, mlp->D, mlp->model.bounds[rank] * mlp->model.whole.granule, D_r);
-    LS_TRY(ls_row_linear_forward(tp, kept->up, x_r, mlp->w_up, mlp->b_up, tokens, &mlp->model, F));
+    /* As ls_row_linear_forward, but its columns are the granules of F: a canonical call of the
+     * openblas engine is one granule wide, and here it must be the one that the serial model makes.
+     */
+    ls_gemm_term term = {x_r, D_r, mlp->w_up, F, mlp->model.whole.granule, 1, 0};
+    LS_TRY(ls_reduced_product(tp, LS_NO_TRANS, tokens, mlp->ff.whole, &mlp->model, &term, 1,
+                              kept->up));
+    if (mlp->b_up) ls_add_bias(kept->up, mlp->b_up, rows, F, F);
     take_columns(kept->u, kept->up, rows, F, mlp->ff.bounds[rank] * mlp->ff.whole.granule, F_r);
     if (mlp->activation == LS_GELU_TANH)
         ls_gelu_tanh_forward(kept->u, kept->u, rows * F_r);
@@ -91,9 +97,8 @@ ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *
     take_columns(x_r, x, rows, mlp->D, model_starts[rank], D_r);
     if (mlp->db_up) ls_tree_sum_rows(mlp->db_up, dup, tokens, F, F);
     if (mlp->dw_up)
-        LS_TRY(ls_gemm(tp->engine, LS_TRANS, LS_NO_TRANS, model_held,
-                       ls_axis_of(mlp->ff.whole.granules, mlp->ff.whole.granule), tokens, x_r, D_r,
-                       dup, F, mlp->dw_up, F, false));
+        LS_TRY(ls_gemm(tp->engine, LS_TRANS, LS_NO_TRANS, model_held, mlp->ff.whole, tokens, x_r,
+                       D_r, dup, F, mlp->dw_up, F, false));
     LS_TRY(ls_gemm(tp->engine, LS_NO_TRANS, LS_TRANS, tokens, model_held, mlp->ff.whole, dup, F,
                    mlp->w_up, F, dx_r, D_r, false));
     LS_TRY(ls_all_gather_columns(tp->group, dx, dx_r, rows, model_starts, LS_REAL_DTYPE));
