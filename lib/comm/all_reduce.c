@@ -1,0 +1,98 @@
+/* Both kinds of all-reduce have the same two phases. First every member finishes its slice of the
+ * elements, reading the others' inputs in place; then it copies the finished slices of the others.
+ *
+ *              in of members 0, 1, 2         out after phase 1       after phase 2
+ *     member 0   a0 b0 c0                      A                       A B C
+ *     member 1   a1 b1 c1                        B                     A B C
+ *     member 2   a2 b2 c2                          C                   A B C
+ *
+ * In place: member m writes only slice m before the middle barrier, and only member m reads slice m
+ * of anybody's input then; after it, it writes the other slices, which nobody reads any more. */
+#include <string.h>
+
+#include "comm/collective.h"
+#include "comm/forest_call.h"
+#include "comm/reduction.h"
+
+static void copy_other_slices(const ls_group *group, void *out)
+{
+    const ls_team *team = group->team;
+    const ls_call *call = &team->slots[group->member].call;
+    size_t e = ls_dtype_bytes(call->dtype);
+    for (int k = 1; k < team->size; k++) {
+        int m = (group->member + k) % team->size; /* not all from the same member at once */
+        size_t lo = 0, hi = 0;
+        ls_slice_of(group, m, call->count, call->dtype, &lo, &hi);
+        if (lo < hi)
+            memcpy((char *)out + lo * e, (const char *)team->slots[m].out + lo * e, (hi - lo) * e);
+    }
+}
+
+ls_status ls_all_reduce_forest(ls_group *group, void *out, const void *in, size_t count,
+                               ls_dtype dtype, const ls_forest *forest)
+{
+    ls_status status = LS_OK;
+    size_t in_bytes = 0, lo = 0, hi = 0;
+    void *scratch = NULL;
+    LS_TRY(ls_forest_prepare(group, forest, count, dtype, &in_bytes, &scratch));
+    size_t e = ls_dtype_bytes(dtype);
+    if (out != in) LS_TRY(ls_check_apart(out, count * e, in, in_bytes));
+    ls_call call = {.kind = LS_CALL_ALL_REDUCE_FOREST,
+                    .dtype = dtype,
+                    .count = count,
+                    .leaves = forest->leaves,
+                    .bounds = forest->bounds};
+    LS_TRY(ls_collective_enter(group, call, in, out, in_bytes));
+    ls_slice_of(group, group->member, count, dtype, &lo, &hi);
+    ls_forest_work(group, scratch, (char *)out + lo * e, lo, hi);
+    LS_TRY(ls_collective_middle(group));
+    copy_other_slices(group, out);
+    LS_TRY(ls_collective_leave(group));
+exit:
+    return ls_collective_end(group, status);
+}
+
+/* out = reduction over the members at elements lo <= i < hi; out may be the own input. */
+static void reduce_slice(const ls_group *group, char *out, size_t lo, size_t hi)
+{
+    enum { BLOCK_BYTES = 1024 };
+    const ls_team *team = group->team;
+    const ls_call *call = &team->slots[group->member].call;
+    size_t e = ls_dtype_bytes(call->dtype), block = BLOCK_BYTES / e;
+    _Alignas(64) char sum[BLOCK_BYTES];
+    for (size_t i = lo; i < hi; i += block) {
+        size_t n = hi - i < block ? hi - i : block;
+        memcpy(sum, (const char *)team->slots[0].in + i * e, n * e);
+        for (int m = 1; m < team->size; m++)
+            ls_reduce_into(sum, (const char *)team->slots[m].in + i * e, n, call->dtype,
+                           call->reduction);
+        memcpy(out + i * e, sum, n * e);
+    }
+}
+
+ls_status ls_all_reduce(ls_group *group, void *out, const void *in, size_t count, ls_dtype dtype,
+                        ls_reduction reduction)
+{
+    ls_status status = LS_OK;
+    size_t bytes = 0, lo = 0, hi = 0;
+    LS_TRY(ls_bytes_of(count, dtype, &bytes));
+    if (reduction == LS_REDUCE_SUM && (dtype == LS_F32 || dtype == LS_F64))
+        LS_FAIL(
+            LS_ERR_INPUT,
+            "all_reduce for the sum of %s: a floating-point sum has an order, it takes a forest",
+            ls_dtype_name(dtype));
+    if (!ls_can_reduce(dtype, reduction))
+        LS_FAIL(LS_ERR_INPUT, "all_reduce of %s: only F32, F64, I32, I64 and U8 are reduced",
+                ls_dtype_name(dtype));
+    if (out != in) LS_TRY(ls_check_apart(out, bytes, in, bytes));
+    ls_call call = {
+        .kind = LS_CALL_ALL_REDUCE, .dtype = dtype, .count = count, .reduction = reduction};
+    LS_TRY(ls_collective_enter(group, call, in, out, bytes));
+    ls_slice_of(group, group->member, count, dtype, &lo, &hi);
+    reduce_slice(group, out, lo, hi);
+    LS_TRY(ls_collective_middle(group));
+    copy_other_slices(group, out);
+    LS_TRY(ls_collective_leave(group));
+exit:
+    return ls_collective_end(group, status);
+}

@@ -1,0 +1,46 @@
+#include "comm/forest_call.h"
+
+#include "comm/collective.h"
+#include "comm/forest_finish.h"
+
+ls_status ls_forest_prepare(ls_group *group, const ls_forest *forest, size_t count, ls_dtype dtype,
+                            size_t *ret_bytes, void **ret_scratch)
+{
+    ls_status status = LS_OK;
+    size_t size = (size_t)group->team->size, n_parts = 0, bytes = 0;
+    if (dtype != LS_F32 && dtype != LS_F64)
+        LS_FAIL(LS_ERR_INPUT, "a forest of %s: only F32 and F64 are added in a tree",
+                ls_dtype_name(dtype));
+    LS_TRY(ls_check_starts("forest bounds", forest->bounds, size));
+    if (forest->bounds[size] != forest->leaves)
+        LS_FAIL(LS_ERR_INPUT, "forest bounds[%zu] is %zu, must be the number of leaves, %zu", size,
+                forest->bounds[size], forest->leaves);
+    for (size_t m = 0; m < size; m++) {
+        size_t lo = forest->bounds[m], hi = forest->bounds[m + 1];
+        bool own = m == (size_t)group->member;
+        size_t n = ls_tree_forest(forest->leaves, lo, hi, own ? group->forest : NULL);
+        if (own) group->team->slots[m].n_nodes = n;
+        n_parts += n;
+    }
+    ls_slot *slot = &group->team->slots[group->member];
+    slot->nodes = group->forest;
+    LS_TRY(ls_bytes_of(count, dtype, &bytes));
+    if (slot->n_nodes > 0 && count > 0 && bytes > PTRDIFF_MAX / slot->n_nodes)
+        LS_FAIL(LS_ERR_INPUT, "%zu partials of %zu elements are more than can be addressed",
+                slot->n_nodes, count);
+    *ret_bytes = bytes * slot->n_nodes;
+    LS_TRY(ls_group_scratch(group, n_parts * (sizeof(ls_node) + sizeof(void *)), ret_scratch));
+exit:
+    return status;
+}
+
+void ls_forest_work(const ls_group *group, void *scratch, void *out, size_t lo, size_t hi)
+{
+    const ls_team *team = group->team;
+    const ls_call *call = &team->slots[group->member].call;
+    if (lo == hi) return;
+    if (call->dtype == LS_F32)
+        ls_forest_finish_f32(team, scratch, out, call->count, lo, hi);
+    else
+        ls_forest_finish_f64(team, scratch, out, call->count, lo, hi);
+}

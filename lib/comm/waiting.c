@@ -1,0 +1,117 @@
+#include "comm/waiting.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "comm/abort.h"
+#include "comm/stuck.h"
+#include "lockstep/base/clock.h"
+
+enum {
+    YIELDS = 32,
+    FIRST_NAP_NS = 1000000, /* a sleeper is woken; naps end by themselves only to look around */
+    LONGEST_NAP_NS = 50000000,
+    STUCK_AFTER_NS = 20000000 /* before that, nobody asks whether it can ever come */
+};
+
+ls_status ls_parking_init(ls_parking *parking)
+{
+    ls_status status = LS_OK;
+    pthread_condattr_t attributes;
+    atomic_init(&parking->parked, 0);
+    pthread_condattr_init(&attributes);
+#ifndef __APPLE__
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+#endif
+    int error = pthread_cond_init(&parking->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (error != 0)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a rank's condition variable");
+    if (pthread_mutex_init(&parking->mutex, NULL) != 0) {
+        pthread_cond_destroy(&parking->wake);
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a rank's mutex");
+    }
+exit:
+    return status;
+}
+
+void ls_parking_destroy(ls_parking *parking)
+{
+    pthread_mutex_destroy(&parking->mutex);
+    pthread_cond_destroy(&parking->wake);
+}
+
+static void wait_for_signal(ls_parking *parking, uint64_t ns)
+{
+#ifdef __APPLE__
+    struct timespec nap = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    pthread_cond_timedwait_relative_np(&parking->wake, &parking->mutex, &nap);
+#else
+    uint64_t end = ls_clock_ns() + ns;
+    struct timespec until = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
+    pthread_cond_timedwait(&parking->wake, &parking->mutex, &until);
+#endif
+}
+
+/* Sleeps at most `ns`, unless ready. No wake-up is lost: the sleeper sets `parked`, then looks; the
+ * waker makes it ready, then looks at `parked`. All four are sequentially consistent, so at least
+ * one of the two sees the other; and the signal cannot come between look and sleep, because the
+ * waker needs the mutex. */
+static void park(ls_rank *rank, ls_ready ready, const void *what, uint64_t ns)
+{
+    ls_parking *parking = &rank->parking;
+    pthread_mutex_lock(&parking->mutex);
+    atomic_store(&parking->parked, 1);
+    if (!ready(what) && !atomic_load(&rank->world->aborted)) wait_for_signal(parking, ns);
+    atomic_store(&parking->parked, 0);
+    pthread_mutex_unlock(&parking->mutex);
+}
+
+void ls_wake(ls_rank *rank)
+{
+    ls_parking *parking = &rank->parking;
+    if (!atomic_load(&parking->parked)) return;
+    pthread_mutex_lock(&parking->mutex);
+    pthread_cond_signal(&parking->wake);
+    pthread_mutex_unlock(&parking->mutex);
+}
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb"); /* `yield` does nothing on most cores */
+#endif
+}
+
+ls_status ls_wait_until(ls_group *group, ls_call_kind kind, ls_ready ready, const void *what)
+{
+    ls_status status = LS_OK;
+    ls_rank *rank = group->rank;
+    for (int i = 0; i < rank->world->spins; i++) {
+        if (ready(what)) return LS_OK;
+        relax();
+    }
+    for (int i = 0; i < YIELDS; i++) {
+        if (ready(what)) return LS_OK;
+        sched_yield();
+    }
+    uint64_t start = ls_clock_ns(), nap = FIRST_NAP_NS;
+    ls_wait_begin(group, kind);
+    for (;;) {
+        park(rank, ready, what, nap);
+        /* In this order: what was made ready before the abort counts as come. */
+        int aborted = atomic_load(&rank->world->aborted);
+        if (ready(what)) break;
+        if (aborted || ls_stop_wanted(rank->world)) LS_TRY(ls_abort_check(rank));
+        uint64_t waited = ls_clock_ns() - start;
+        if (waited >= STUCK_AFTER_NS) LS_TRY(ls_stuck_check(group, kind));
+        if (waited >= rank->world->timeout_ns) LS_TRY(ls_stuck_timeout(group, kind, waited));
+        nap = nap < LONGEST_NAP_NS / 2 ? 2 * nap : LONGEST_NAP_NS;
+        if (nap > rank->world->timeout_ns - waited) nap = rank->world->timeout_ns - waited;
+    }
+exit:
+    ls_wait_end(group);
+    return status == LS_OK ? LS_OK : ls_abort(rank, status);
+}
