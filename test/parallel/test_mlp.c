@@ -1,0 +1,272 @@
+/* The MLP block, every activation and both cuts: each tensor-parallel degree against the unsplit
+ * block written out here (ORDERED and EXACT), and its gradient against central differences
+ * (GRADIENT, binary64). */
+#include "lockstep/kernels/activation.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/numerics/gemm_fused.h"
+#include "lockstep/numerics/tree.h"
+#include "lockstep/parallel/mlp.h"
+#include "parallel_fixture.h"
+
+/* 2 sequences of 5 tokens; D = 12 granules of 1, F = 12 granules of 3 */
+enum { B = 2, S = 5, ROWS = B * S, H = 12, D = 12, G = 12, W = 3, F = G * W };
+
+static const int degrees[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};
+enum { DEGREES = sizeof degrees / sizeof degrees[0] };
+
+/* The whole block: parameters, input, upstream gradient, and results. */
+typedef struct block {
+    ls_engine engine;
+    ls_activation_kind activation;
+    ls_mlp_cut cut;
+    ls_real *w_gate, *w_up, *b_up, *w_down, *b_down, *x, *dy;
+    ls_real *y, *dx, *dw_gate, *dw_up, *db_up, *dw_down, *db_down;
+} block;
+
+static void results(block *b)
+{
+    b->y = room(ROWS * D), b->dx = room(ROWS * D);
+    b->dw_gate = room(D * F), b->dw_up = room(D * F), b->db_up = room(F);
+    b->dw_down = room(F * D), b->db_down = room(D);
+}
+
+static void results_end(block *b)
+{
+    free(b->y), free(b->dx), free(b->dw_gate), free(b->dw_up), free(b->db_up), free(b->dw_down),
+        free(b->db_down);
+}
+
+static block block_begin(ls_engine engine, ls_activation_kind activation, ls_mlp_cut cut)
+{
+    block b = {.engine = engine, .activation = activation, .cut = cut};
+    b.w_gate = filled(D * F, 1, 0), b.w_up = filled(D * F, 2, 0), b.b_up = filled(F, 3, 0);
+    b.w_down = filled(F * D, 4, 0), b.b_down = filled(D, 5, 0);
+    b.x = filled(ROWS * D, 6, 0), b.dy = filled(ROWS * D, 7, 0);
+    results(&b);
+    return b;
+}
+
+static void block_end(block *b)
+{
+    free(b->w_gate), free(b->w_up), free(b->b_up), free(b->w_down), free(b->b_down), free(b->x),
+        free(b->dy);
+    results_end(b);
+}
+
+static void product(const block *b, ls_trans ta, ls_trans tb, ls_axis m, ls_axis n, ls_axis k,
+                    const ls_real *a, const ls_real *w, ls_real *c)
+{
+    size_t lda = ls_axis_extent(ta ? m : k), ldb = ls_axis_extent(tb ? k : n);
+    ck_assert_int_eq(
+        ls_gemm(b->engine, ta, tb, m, n, k, a, lda, w, ldb, c, ls_axis_extent(n), false), LS_OK);
+}
+
+/* The block on one processor, from products and activations alone. */
+static void unsplit(block *b)
+{
+    ls_axis tokens = ls_axis_of(B, S), ff = ls_axis_of(G, W), whole = ls_axis_whole(D);
+    ls_axis in = b->cut == LS_MLP_ROW_FIRST ? ls_axis_of(H, D / H) : whole;
+    ls_real *gate = room(ROWS * F), *up = room(ROWS * F), *u = room(ROWS * F);
+    ls_real *du = room(ROWS * F), *dgate = room(ROWS * F), *dup = room(ROWS * F);
+
+    product(b, LS_NO_TRANS, LS_NO_TRANS, tokens, ff, in, b->x, b->w_up, up);
+    ls_add_bias(up, b->b_up, ROWS, F, F);
+    if (b->activation == LS_SWIGLU)
+        product(b, LS_NO_TRANS, LS_NO_TRANS, tokens, ff, in, b->x, b->w_gate, gate);
+    if (b->activation == LS_GELU_TANH) ls_gelu_tanh_forward(u, up, ROWS * F);
+    if (b->activation == LS_GELU_ERF) ls_gelu_erf_forward(u, up, ROWS * F);
+    if (b->activation == LS_SWIGLU) ls_swiglu_forward(u, gate, up, ROWS * F);
+    product(b, LS_NO_TRANS, LS_NO_TRANS, tokens, whole, ff, u, b->w_down, b->y);
+    ls_add_bias(b->y, b->b_down, ROWS, D, D);
+
+    product(b, LS_NO_TRANS, LS_TRANS, tokens, ff, whole, b->dy, b->w_down, du);
+    product(b, LS_TRANS, LS_NO_TRANS, ff, whole, tokens, u, b->dy, b->dw_down);
+    ls_tree_sum_rows(b->db_down, b->dy, tokens, D, D);
+    if (b->activation == LS_GELU_TANH) ls_gelu_tanh_backward(dup, du, up, ROWS * F);
+    if (b->activation == LS_GELU_ERF) ls_gelu_erf_backward(dup, du, up, ROWS * F);
+    if (b->activation == LS_SWIGLU) ls_swiglu_backward(dgate, dup, du, gate, up, ROWS * F);
+    product(b, LS_TRANS, LS_NO_TRANS, in, ff, tokens, b->x, dup, b->dw_up);
+    ls_tree_sum_rows(b->db_up, dup, tokens, F, F);
+    if (b->activation == LS_SWIGLU) {
+        ls_gemm_term terms[2] = {{dgate, F, b->w_gate, F, W, 1, 0}, {dup, F, b->w_up, F, W, 1, 0}};
+        product(b, LS_TRANS, LS_NO_TRANS, in, ff, tokens, b->x, dgate, b->dw_gate);
+        ck_assert_int_eq(
+            ls_gemm_fused(b->engine, LS_NO_TRANS, LS_TRANS, tokens, in, G, terms, 2, b->dx, D),
+            LS_OK);
+    } else {
+        product(b, LS_NO_TRANS, LS_TRANS, tokens, in, ff, dup, b->w_up, b->dx);
+    }
+    free(gate), free(up), free(u), free(du), free(dgate), free(dup);
+}
+
+/* What the ranks share: the whole block, and where each puts its results. */
+typedef struct job {
+    const block *whole;
+    block *got; /* whole arrays put together from the shards */
+    ls_real *y[12], *dx[12], *db_down[12];
+    size_t all_reduces, all_gathers; /* of rank 0 */
+} job;
+
+static ls_status mlp_rank(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    job *j = argument;
+    const block *b = j->whole;
+    member m = {0};
+    ls_mlp mlp = {.activation = b->activation, .cut = b->cut, .D = D};
+    ls_mlp_kept kept;
+    LS_TRY(member_begin(rank, b->engine, &m));
+    LS_TRY(member_cut(&m, G, W, &mlp.ff));
+    LS_TRY(member_cut(&m, H, D / H, &mlp.model));
+    size_t f0 = mlp.ff.bounds[m.rank] * W, f = mlp.ff.bounds[m.rank + 1] * W - f0;
+    size_t d0 = mlp.model.bounds[m.rank];
+    bool row_first = b->cut == LS_MLP_ROW_FIRST;
+    ls_real *w_gate = columns_of(b->w_gate, D, F, f0, f), *w_up = columns_of(b->w_up, D, F, f0, f);
+    ls_real *dw_gate = room(D * F), *dw_up = room(D * F);
+    mlp.w_gate = b->activation == LS_SWIGLU ? w_gate : NULL;
+    mlp.w_up = row_first ? b->w_up + d0 * F : w_up;
+    mlp.b_up = row_first ? b->b_up : b->b_up + f0;
+    mlp.w_down = b->w_down + f0 * D;
+    mlp.b_down = b->b_down;
+    mlp.dw_gate = dw_gate;
+    mlp.dw_up = row_first ? j->got->dw_up + d0 * F : dw_up;
+    ls_real *db_up = room(F);
+    mlp.db_up = db_up;
+    mlp.dw_down = j->got->dw_down + f0 * D;
+    mlp.db_down = j->db_down[m.rank];
+    LS_TRY(ls_mlp_keep(&m.tp, &mlp, ROWS, m.lasting, &kept));
+    for (int twice = 0; twice < 2; twice++) {
+        LS_TRY(ls_mlp_forward(&m.tp, &mlp, j->y[m.rank], &kept, b->x, ls_axis_of(B, S)));
+        LS_TRY(ls_mlp_backward(&m.tp, &mlp, j->dx[m.rank], b->dy, &kept, b->x, ls_axis_of(B, S)));
+    }
+    if (!row_first) put_columns(j->got->dw_up, dw_up, D, F, f0, f);
+    put_columns(j->got->dw_gate, dw_gate, D, F, f0, f);
+    memcpy(j->got->db_up + (row_first ? 0 : f0), db_up, (row_first ? F : f) * sizeof *db_up);
+    if (m.rank == 0) {
+        j->all_reduces = ls_group_count(m.tp.group, LS_OP_ALL_REDUCE).calls / 2;
+        j->all_gathers = ls_group_count(m.tp.group, LS_OP_ALL_GATHER).calls / 2;
+    }
+    free(w_gate), free(w_up), free(dw_gate), free(dw_up), free(db_up);
+exit:
+    member_end(&m);
+    return status;
+}
+
+static void split(const block *whole, block *got, int tp, job *j)
+{
+    j->whole = whole;
+    j->got = got;
+    for (int r = 0; r < tp; r++)
+        j->y[r] = room(ROWS * D), j->dx[r] = room(ROWS * D), j->db_down[r] = room(D);
+    run_ranks(tp, mlp_rank, j);
+}
+
+static void split_end(job *j, int tp)
+{
+    for (int r = 0; r < tp; r++) free(j->y[r]), free(j->dx[r]), free(j->db_down[r]);
+}
+
+static const struct {
+    ls_activation_kind activation;
+    ls_mlp_cut cut;
+} kinds[] = {{LS_GELU_TANH, LS_MLP_COLUMN_FIRST},
+             {LS_GELU_ERF, LS_MLP_COLUMN_FIRST},
+             {LS_SWIGLU, LS_MLP_COLUMN_FIRST},
+             {LS_GELU_TANH, LS_MLP_ROW_FIRST},
+             {LS_GELU_ERF, LS_MLP_ROW_FIRST}};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+START_TEST(every_degree)
+{
+    ls_engine engine = _i >= KINDS ? LS_ENGINE_OPENBLAS : LS_ENGINE_PORTABLE;
+    block whole = block_begin(engine, kinds[_i % KINDS].activation, kinds[_i % KINDS].cut);
+    unsplit(&whole);
+    for (int i = 0; i < DEGREES; i++) {
+        int tp = degrees[i];
+        block got = {0};
+        job j = {0};
+        results(&got);
+        split(&whole, &got, tp, &j);
+        for (int r = 0; r < tp; r++) {
+            ck_same(j.y[r], whole.y, ROWS * D, "y", tp);
+            ck_same(j.dx[r], whole.dx, ROWS * D, "dx", tp);
+            ck_same(j.db_down[r], whole.db_down, D, "db_down", tp);
+        }
+        ck_same(got.dw_up, whole.dw_up, D * F, "dw_up", tp);
+        ck_same(got.db_up, whole.db_up, F, "db_up", tp);
+        ck_same(got.dw_down, whole.dw_down, F * D, "dw_down", tp);
+        if (whole.activation == LS_SWIGLU)
+            ck_same(got.dw_gate, whole.dw_gate, D * F, "dw_gate", tp);
+        /* Megatron-LM's f and g: one all-reduce each way; row-first needs one more forward, and two
+         * gathers backward */
+        ck_assert_uint_eq(j.all_reduces, 2);
+        ck_assert_uint_eq(j.all_gathers, whole.cut == LS_MLP_ROW_FIRST ? 2 : 0);
+        split_end(&j, tp);
+        results_end(&got);
+    }
+    block_end(&whole);
+}
+END_TEST
+
+/* loss = sum of y * dy: its derivative in any parameter, measured at tp 3, against the backward
+ * pass. */
+static double loss(const block *whole)
+{
+    block got = {0};
+    job j = {0};
+    double sum = 0;
+    results(&got);
+    split(whole, &got, 3, &j);
+    for (size_t i = 0; i < ROWS * D; i++) sum += (double)j.y[1][i] * (double)whole->dy[i];
+    split_end(&j, 3);
+    results_end(&got);
+    return sum;
+}
+
+static void differences(const block *whole, ls_real *parameter, const ls_real *gradient, size_t n,
+                        const char *what)
+{
+    for (size_t i = 0; i < n; i += n / 5 + 1) {
+        const ls_real h = (ls_real)1e-6, at = parameter[i];
+        parameter[i] = at + h;
+        double above = loss(whole);
+        parameter[i] = at - h;
+        double below = loss(whole);
+        parameter[i] = at;
+        double measured = (above - below) / (2 * (double)h),
+               error = fabs(measured - (double)gradient[i]);
+        ck_assert_msg(error <= 1e-7 * (1 + fabs(measured)), "%s[%zu]: %.12g, by differences %.12g",
+                      what, i, (double)gradient[i], measured);
+    }
+}
+
+START_TEST(gradient)
+{
+    if (LS_REAL_DTYPE != LS_F64) return; /* differences need binary64 */
+    block whole = block_begin(LS_ENGINE_PORTABLE, kinds[_i].activation, kinds[_i].cut);
+    unsplit(&whole);
+    differences(&whole, whole.x, whole.dx, ROWS * D, "x");
+    differences(&whole, whole.w_up, whole.dw_up, D * F, "w_up");
+    differences(&whole, whole.b_up, whole.db_up, F, "b_up");
+    differences(&whole, whole.w_down, whole.dw_down, F * D, "w_down");
+    differences(&whole, whole.b_down, whole.db_down, D, "b_down");
+    if (whole.activation == LS_SWIGLU)
+        differences(&whole, whole.w_gate, whole.dw_gate, D * F, "w_gate");
+    block_end(&whole);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("parallel MLP");
+    TCase *tests = tcase_create("mlp");
+    tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, every_degree, 0, 2 * KINDS);
+    tcase_add_loop_test(tests, gradient, 0, KINDS);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
