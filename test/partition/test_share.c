@@ -73,6 +73,24 @@ START_TEST(more_ranks_than_kv_heads)
 }
 END_TEST
 
+/* A refusal lists every number of parts that would do. */
+START_TEST(equal_cuts)
+{
+    for (size_t n = 1; n <= 12; n++)
+        for (size_t parts = 0; parts <= 13; parts++)
+            ck_assert((ls_share_check_equal("--tp", parts, n, "heads") == LS_OK) ==
+                      (parts > 0 && n % parts == 0));
+    ls_error_clear();
+    ck_assert_int_eq(ls_share_check_equal("--tp", 5, 12, "heads"), LS_ERR_INPUT);
+    ck_assert_str_eq(ls_error_text(), "--tp 5: 12 heads cannot be cut into 5 equal parts; use 1, "
+                                      "2, 3, 4, 6 or 12");
+    ls_error_clear();
+    ck_assert_int_eq(ls_share_check_equal("--ranks", 2, 7, "granules"), LS_ERR_INPUT);
+    ck_assert_str_eq(ls_error_text(), "--ranks 2: 7 granules cannot be cut into 2 equal parts; "
+                                      "use 1 or 7");
+}
+END_TEST
+
 /* Rank and coordinates are inverse, and the order is tp, cp, dp, pp from fast to slow. */
 START_TEST(grid)
 {
@@ -113,6 +131,7 @@ int main(void)
     tcase_add_test(tests, shares_of_known_cases);
     tcase_add_test(tests, kv_heads_follow_query_heads);
     tcase_add_test(tests, more_ranks_than_kv_heads);
+    tcase_add_test(tests, equal_cuts);
     tcase_add_test(tests, grid);
     tcase_add_test(tests, description);
     suite_add_tcase(suite, tests);
