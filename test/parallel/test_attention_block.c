@@ -1,0 +1,302 @@
+/* Attention by heads, with grouped queries: every degree and every number of kv heads against the
+ * unsplit block written out here (ORDERED), also where a kv head's queries are on several ranks;
+ * and who holds and shares what. */
+#include "lockstep/kernels/attention.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/rotary.h"
+#include "lockstep/numerics/tree.h"
+#include "lockstep/parallel/attention_block.h"
+#include "parallel_fixture.h"
+
+/* 2 sequences of 5 tokens; D 24 in 12 heads of 2 */
+enum { B = 2, S = 5, ROWS = B * S, H = 12, W = 2, D = H * W };
+
+static const int degrees[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};
+enum { DEGREES = sizeof degrees / sizeof degrees[0] };
+
+typedef struct block {
+    ls_engine engine;
+    size_t kv_heads;
+    bool causal, rotary;
+    double dropout;
+    ls_real *x, *dy, *w[4], *b[4]; /* query, key, value, output */
+    ls_real *y, *dx, *dw[4], *db[4];
+    ls_real cos[S * W / 2], sin[S * W / 2];
+} block;
+
+static void results(block *k)
+{
+    k->y = room(ROWS * D), k->dx = room(ROWS * D);
+    for (int i = 0; i < 4; i++) k->dw[i] = room(D * D), k->db[i] = room(D);
+}
+
+static void results_end(block *k)
+{
+    free(k->y), free(k->dx);
+    for (int i = 0; i < 4; i++) free(k->dw[i]), free(k->db[i]);
+}
+
+static block block_begin(ls_engine engine, size_t kv_heads, bool causal, bool rotary)
+{
+    block k = {.engine = engine,
+               .kv_heads = kv_heads,
+               .causal = causal,
+               .rotary = rotary,
+               .dropout = 0.25};
+    k.x = filled(ROWS * D, 1, 0), k.dy = filled(ROWS * D, 2, 0);
+    for (uint32_t i = 0; i < 4; i++) k.w[i] = filled(D * D, 3 + i, 0), k.b[i] = filled(D, 8 + i, 0);
+    ls_rotary_table(k.cos, k.sin, S, W, 10000);
+    results(&k);
+    return k;
+}
+
+static void block_end(block *k)
+{
+    free(k->x), free(k->dy);
+    for (int i = 0; i < 4; i++) free(k->w[i]), free(k->b[i]);
+    results_end(k);
+}
+
+static ls_batch batch_of(void)
+{
+    /* the third and fourth sequence of a global batch: dropout must count from there */
+    ls_batch batch = {.B = B, .S = S, .first = 2, .seed = 5, .step = 3, .dropout = true};
+    return batch;
+}
+
+static void product(const block *k, ls_trans ta, ls_trans tb, ls_axis m, ls_axis n, ls_axis depth,
+                    const ls_real *a, const ls_real *w, ls_real *c)
+{
+    size_t lda = ls_axis_extent(ta ? m : depth), ldb = ls_axis_extent(tb ? depth : n);
+    ck_assert_int_eq(
+        ls_gemm(k->engine, ta, tb, m, n, depth, a, lda, w, ldb, c, ls_axis_extent(n), false),
+        LS_OK);
+}
+
+/* The block on one processor. */
+static void unsplit(block *k)
+{
+    ls_axis tokens = ls_axis_of(B, S), heads = ls_axis_of(H, W), kv = ls_axis_of(k->kv_heads, W),
+            whole = ls_axis_whole(D);
+    size_t kw = k->kv_heads * W, group = H / k->kv_heads;
+    ls_real *q = room(ROWS * D), *key = room(ROWS * kw), *value = room(ROWS * kw),
+            *o = room(ROWS * D), *P = room(B * H * S * S);
+    ls_real *d_o = room(ROWS * D), *dq = room(ROWS * D), *dk = room(ROWS * kw),
+            *dv = room(ROWS * kw);
+    ls_real *dk_of = room(group * ROWS * kw), *dv_of = room(group * ROWS * kw), scratch[2 * S * S];
+    product(k, LS_NO_TRANS, LS_NO_TRANS, tokens, heads, whole, k->x, k->w[0], q);
+    product(k, LS_NO_TRANS, LS_NO_TRANS, tokens, kv, whole, k->x, k->w[1], key);
+    product(k, LS_NO_TRANS, LS_NO_TRANS, tokens, kv, whole, k->x, k->w[2], value);
+    ls_add_bias(q, k->b[0], ROWS, D, D), ls_add_bias(key, k->b[1], ROWS, kw, kw),
+        ls_add_bias(value, k->b[2], ROWS, kw, kw);
+    for (size_t b = 0; b < B && k->rotary; b++) {
+        ls_rotary_forward(q + b * S * D, k->cos, k->sin, S, H, W, D);
+        ls_rotary_forward(key + b * S * kw, k->cos, k->sin, S, k->kv_heads, W, kw);
+    }
+    ls_attention_shape shape = {.S = S,
+                                .head_width = W,
+                                .ld_q = D,
+                                .ld_kv = kw,
+                                .scale = 1 / sqrt((double)W),
+                                .causal = k->causal,
+                                .dropout = k->dropout,
+                                .stream = {5, LS_RANDOM_DROPOUT_ATTENTION, 9, 3}};
+    for (int back = 0; back < 2; back++) {
+        for (size_t b = 0; b < B; b++) {
+            for (size_t h = 0; h < H; h++) {
+                size_t at = b * S * D + h * W, kv_at = b * S * kw + h / group * W,
+                       part = h % group * ROWS * kw;
+                ls_real *p = P + (b * H + h) * S * S;
+                shape.first_index = ((2 + b) * H + h) * S * S;
+                if (!back)
+                    ck_assert_int_eq(ls_attention_forward(k->engine, &shape, o + at, p, q + at,
+                                                          key + kv_at, value + kv_at, scratch),
+                                     LS_OK);
+                else
+                    ck_assert_int_eq(
+                        ls_attention_backward(k->engine, &shape, dq + at, dk_of + part + kv_at,
+                                              dv_of + part + kv_at, d_o + at, p, q + at,
+                                              key + kv_at, value + kv_at, scratch),
+                        LS_OK);
+            }
+        }
+        if (back) break;
+        product(k, LS_NO_TRANS, LS_NO_TRANS, tokens, whole, heads, o, k->w[3], k->y);
+        ls_add_bias(k->y, k->b[3], ROWS, D, D);
+        product(k, LS_NO_TRANS, LS_TRANS, tokens, heads, whole, k->dy, k->w[3], d_o);
+        product(k, LS_TRANS, LS_NO_TRANS, heads, whole, tokens, o, k->dy, k->dw[3]);
+        ls_tree_sum_rows(k->db[3], k->dy, tokens, D, D);
+    }
+    ls_tree_sum_rows(dk, dk_of, ls_axis_whole(group), ROWS * kw, ROWS * kw);
+    ls_tree_sum_rows(dv, dv_of, ls_axis_whole(group), ROWS * kw, ROWS * kw);
+    for (size_t b = 0; b < B && k->rotary; b++) {
+        ls_rotary_backward(dq + b * S * D, k->cos, k->sin, S, H, W, D);
+        ls_rotary_backward(dk + b * S * kw, k->cos, k->sin, S, k->kv_heads, W, kw);
+    }
+    ls_tree_sum_rows(k->db[0], dq, tokens, D, D), ls_tree_sum_rows(k->db[1], dk, tokens, kw, kw),
+        ls_tree_sum_rows(k->db[2], dv, tokens, kw, kw);
+    product(k, LS_TRANS, LS_NO_TRANS, whole, heads, tokens, k->x, dq, k->dw[0]);
+    product(k, LS_TRANS, LS_NO_TRANS, whole, kv, tokens, k->x, dk, k->dw[1]);
+    product(k, LS_TRANS, LS_NO_TRANS, whole, kv, tokens, k->x, dv, k->dw[2]);
+    ls_gemm_term terms[3] = {{dq, D, k->w[0], D, W, 1, 0},
+                             {dk, kw, k->w[1], kw, W, group, 0},
+                             {dv, kw, k->w[2], kw, W, group, 0}};
+    ck_assert_int_eq(
+        ls_gemm_fused(k->engine, LS_NO_TRANS, LS_TRANS, tokens, whole, H, terms, 3, k->dx, D),
+        LS_OK);
+    free(q), free(key), free(value), free(o), free(P), free(d_o), free(dq), free(dk), free(dv),
+        free(dk_of), free(dv_of);
+}
+
+typedef struct job {
+    const block *whole;
+    block *got;
+    ls_real *y[12], *dx[12], *db_o[12];
+    /* what every rank has of the key and value gradients, put into a whole array of its own */
+    ls_real *kv_dw[12][2], *kv_db[12][2];
+    ls_share held[12];
+    size_t shared[12], all_reduces[12];
+} job;
+
+static ls_status attention_rank(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    job *j = argument;
+    const block *k = j->whole;
+    member m = {0};
+    ls_kv_sharing kv;
+    ls_attention_kept kept;
+    ls_batch batch = batch_of();
+    ls_attention_block a = {.D = D,
+                            .head_width = W,
+                            .kv_heads = k->kv_heads,
+                            .kv = &kv,
+                            .causal = k->causal,
+                            .dropout = k->dropout,
+                            .layer = 9};
+    LS_TRY(member_begin(rank, k->engine, &m));
+    LS_TRY(member_cut(&m, H, W, &a.heads));
+    LS_TRY(ls_kv_sharing_create(m.tp.group, &a.heads, k->kv_heads, m.lasting, &kv));
+    size_t q0 = a.heads.bounds[m.rank] * W, qw = a.heads.bounds[m.rank + 1] * W - q0;
+    size_t k0 = kv.held.first * W, kw = kv.held.count * W, all = k->kv_heads * W;
+    ls_real *w_q = columns_of(k->w[0], D, D, q0, qw), *w_k = columns_of(k->w[1], D, all, k0, kw),
+            *w_v = columns_of(k->w[2], D, all, k0, kw);
+    ls_real *dw_q = room(D * qw), *dw_k = room(D * kw), *dw_v = room(D * kw);
+    if (k->rotary) a.cos = k->cos, a.sin = k->sin;
+    a.w_q = w_q, a.w_k = w_k, a.w_v = w_v, a.w_o = k->w[3] + q0 * D;
+    a.b_q = k->b[0] + q0, a.b_k = k->b[1] + k0, a.b_v = k->b[2] + k0, a.b_o = k->b[3];
+    a.dw_q = dw_q, a.dw_k = dw_k, a.dw_v = dw_v, a.dw_o = j->got->dw[3] + q0 * D;
+    a.db_q = j->got->db[0] + q0, a.db_k = j->kv_db[m.rank][0] + k0,
+    a.db_v = j->kv_db[m.rank][1] + k0, a.db_o = j->db_o[m.rank];
+    LS_TRY(ls_attention_keep(&m.tp, &a, B, S, m.lasting, &kept));
+    for (int twice = 0; twice < 2; twice++) {
+        LS_TRY(ls_attention_block_forward(&m.tp, &a, j->y[m.rank], &kept, k->x, &batch));
+        LS_TRY(ls_attention_block_backward(&m.tp, &a, j->dx[m.rank], k->dy, &kept, k->x, &batch));
+    }
+    put_columns(j->got->dw[0], dw_q, D, D, q0, qw);
+    put_columns(j->kv_dw[m.rank][0], dw_k, D, all, k0, kw);
+    put_columns(j->kv_dw[m.rank][1], dw_v, D, all, k0, kw);
+    j->held[m.rank] = kv.held;
+    for (size_t i = 0; i < kv.held.count; i++) j->shared[m.rank] += kv.sharers[i] != NULL;
+    j->all_reduces[m.rank] = ls_rank_count(rank, LS_OP_ALL_REDUCE).calls / 2;
+    free(w_q), free(w_k), free(w_v), free(dw_q), free(dw_k), free(dw_v);
+exit:
+    member_end(&m);
+    return status;
+}
+
+/* Rank r's key or value gradient against the unsplit one, in the kv heads that it holds: every
+ * holder has the finished sum. */
+static void ck_kv(const job *j, int r, int tp)
+{
+    size_t all = j->whole->kv_heads * W, k0 = j->held[r].first * W, kw = j->held[r].count * W;
+    for (int i = 0; i < 2; i++) {
+        ck_same(j->kv_db[r][i] + k0, j->whole->db[1 + i] + k0, kw, i ? "db_v" : "db_k", tp);
+        for (size_t row = 0; row < D; row++)
+            ck_same(j->kv_dw[r][i] + row * all + k0, j->whole->dw[1 + i] + row * all + k0, kw,
+                    i ? "dw_v" : "dw_k", tp);
+    }
+}
+
+static const size_t kv_counts[] = {1, 2, 3, 4, 6, 12};
+enum { KV_COUNTS = sizeof kv_counts / sizeof kv_counts[0] };
+
+START_TEST(every_degree)
+{
+    size_t kv_heads = kv_counts[_i % KV_COUNTS];
+    block whole = block_begin(_i >= KV_COUNTS ? LS_ENGINE_OPENBLAS : LS_ENGINE_PORTABLE, kv_heads,
+                              _i % 2 == 0, _i % 3 == 0);
+    unsplit(&whole);
+    for (int i = 0; i < DEGREES; i++) {
+        int tp = degrees[i];
+        block got = {0};
+        job j = {.whole = &whole, .got = &got};
+        results(&got);
+        for (int r = 0; r < tp; r++) {
+            j.y[r] = room(ROWS * D), j.dx[r] = room(ROWS * D), j.db_o[r] = room(D);
+            for (int s = 0; s < 2; s++) j.kv_dw[r][s] = room(D * D), j.kv_db[r][s] = room(D);
+        }
+        run_ranks(tp, attention_rank, &j);
+        for (int r = 0; r < tp; r++) {
+            ck_same(j.y[r], whole.y, ROWS * D, "y", tp);
+            ck_same(j.dx[r], whole.dx, ROWS * D, "dx", tp);
+            ck_same(j.db_o[r], whole.db[3], D, "db_o", tp);
+            ck_kv(&j, r, tp);
+            /* one all-reduce each way, and for each shared kv head one of dK and one of dV */
+            ck_assert_uint_eq(j.all_reduces[r], 2 + 2 * j.shared[r]);
+        }
+        ck_same(got.dw[0], whole.dw[0], D * D, "dw_q", tp);
+        ck_same(got.db[0], whole.db[0], D, "db_q", tp);
+        ck_same(got.dw[3], whole.dw[3], D * D, "dw_o", tp);
+        for (int r = 0; r < tp; r++) {
+            free(j.y[r]), free(j.dx[r]), free(j.db_o[r]);
+            for (int s = 0; s < 2; s++) free(j.kv_dw[r][s]), free(j.kv_db[r][s]);
+        }
+        results_end(&got);
+    }
+    block_end(&whole);
+}
+END_TEST
+
+/* Who shares: 4 kv heads of 3 queries each. At tp 4 nobody; at tp 6 ranks 1 and 4 hold two kv
+ * heads, each shared with a neighbour; at tp 12 three ranks share each. */
+START_TEST(sharing)
+{
+    static const size_t shared_at_6[6] = {1, 2, 1, 1, 2, 1};
+    block whole = block_begin(LS_ENGINE_PORTABLE, 4, true, false);
+    static const int tp[] = {4, 6, 12};
+    for (int i = 0; i < 3; i++) {
+        block got = {0};
+        job j = {.whole = &whole, .got = &got};
+        results(&got);
+        for (int r = 0; r < tp[i]; r++) {
+            j.y[r] = room(ROWS * D), j.dx[r] = room(ROWS * D), j.db_o[r] = room(D);
+            for (int s = 0; s < 2; s++) j.kv_dw[r][s] = room(D * D), j.kv_db[r][s] = room(D);
+        }
+        run_ranks(tp[i], attention_rank, &j);
+        for (int r = 0; r < tp[i]; r++) {
+            ck_assert_uint_eq(j.shared[r], tp[i] == 4 ? 0 : tp[i] == 6 ? shared_at_6[r] : 1);
+            ck_assert_uint_eq(j.held[r].count, tp[i] == 6 && r % 3 == 1 ? 2 : 1);
+            free(j.y[r]), free(j.dx[r]), free(j.db_o[r]);
+            for (int s = 0; s < 2; s++) free(j.kv_dw[r][s]), free(j.kv_db[r][s]);
+        }
+        results_end(&got);
+    }
+    block_end(&whole);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("parallel attention");
+    TCase *tests = tcase_create("attention block");
+    tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, every_degree, 0, 2 * KV_COUNTS);
+    tcase_add_test(tests, sharing);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

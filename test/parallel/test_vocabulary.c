@@ -1,0 +1,292 @@
+/* Both ends of the model, cut by vocabulary rows: known mistakes with their right values, and every
+ * degree against the whole vocabulary. */
+#include <math.h>
+
+#include "lockstep/kernels/embedding.h"
+#include "lockstep/numerics/tree.h"
+#include "lockstep/parallel/vocab_cross_entropy.h"
+#include "lockstep/parallel/vocab_embedding.h"
+#include "parallel_fixture.h"
+
+static const int degrees[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};
+enum { DEGREES = sizeof degrees / sizeof degrees[0] };
+
+/* One loss over n tokens and a vocabulary of `granules` x `granule` padded columns, V logical. */
+typedef struct problem {
+    size_t n, granules, granule, V;
+    const ls_real *z; /* n x padded */
+    const int32_t *targets;
+    double smoothing;
+    ls_real factor;
+    bool gathered;
+    ls_real *loss[12]; /* n each, per rank */
+    ls_real *dz;       /* n x padded, put together */
+} problem;
+
+static ls_status loss_rank(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    problem *p = argument;
+    member m = {0};
+    ls_cut vocab;
+    LS_TRY(member_begin(rank, LS_ENGINE_PORTABLE, &m));
+    LS_TRY(member_cut(&m, p->granules, p->granule, &vocab));
+    size_t padded = p->granules * p->granule, first = vocab.bounds[m.rank] * p->granule;
+    size_t width = vocab.bounds[m.rank + 1] * p->granule - first;
+    ls_real *z = columns_of(p->z, p->n, padded, first, width), *max = room(p->n), *sum = room(p->n);
+    if (p->gathered)
+        status = ls_gathered_cross_entropy_forward(&m.tp, p->loss[m.rank], max, sum, z, p->targets,
+                                                   p->n, &vocab, p->V, p->smoothing);
+    else
+        status = ls_vocab_cross_entropy_forward(&m.tp, p->loss[m.rank], max, sum, z, p->targets,
+                                                p->n, &vocab, p->V, p->smoothing);
+    if (status == LS_OK) {
+        ls_vocab_cross_entropy_backward(&m.tp, z, z, max, sum, p->targets, p->n, &vocab, p->V,
+                                        p->smoothing, p->factor);
+        put_columns(p->dz, z, p->n, padded, first, width);
+    }
+    free(z), free(max), free(sum);
+exit:
+    member_end(&m);
+    return status;
+}
+
+static void solve(problem *p, int tp)
+{
+    for (int r = 0; r < 12; r++) p->loss[r] = room(p->n);
+    p->dz = room(p->n * p->granules * p->granule);
+    run_ranks(tp, loss_rank, p);
+}
+
+static void solved(problem *p)
+{
+    for (int r = 0; r < 12; r++) free(p->loss[r]);
+    free(p->dz);
+}
+
+static void ck_near(ls_real found, double right, const char *what)
+{
+    double bound = 4e-7 * (1 + fabs(right));
+    ck_assert_msg(fabs((double)found - right) <= bound, "%s: %.9g, right is %.9g", what,
+                  (double)found, right);
+}
+
+/* Logits 0..3, label 3: loss log(sum exp) - 3 = 0.4401897 on both ranks; gathered logits taken for
+ * a shard would give 1.1333369. */
+START_TEST(four_logits)
+{
+    static const ls_real z[] = {0, 1, 2, 3};
+    static const int32_t target = 3;
+    for (int gathered = 0; gathered < 2; gathered++) {
+        problem p = {.n = 1,
+                     .granules = 2,
+                     .granule = 2,
+                     .V = 4,
+                     .z = z,
+                     .targets = &target,
+                     .factor = 1,
+                     .gathered = gathered};
+        solve(&p, 2);
+        for (int r = 0; r < 2; r++) ck_near(p.loss[r][0], 0.4401897, "loss");
+        /* the rank that does not own the target has the softmax itself, not zeros; the row sums to
+         * 0 */
+        ck_near(p.dz[0], 0.0320586, "dz[0]");
+        ck_near(p.dz[1], 0.0871443, "dz[1]");
+        ck_near(p.dz[3], 0.6439143 - 1, "dz[3]");
+        ck_assert(fabs((double)(p.dz[0] + p.dz[1] + p.dz[2] + p.dz[3])) <= 1e-6);
+        solved(&p);
+    }
+}
+END_TEST
+
+/* Label smoothing over the whole vocabulary, on every rank alike: 0.6401897 (with the local size
+ * and mean: 0.9401897 and 0.5401897). Large logits stay finite. */
+START_TEST(label_smoothing)
+{
+    static const ls_real z[] = {0, 1, 2, 3}, large[] = {0, 1000, 2000, 3000};
+    static const int32_t target = 3;
+    problem p = {.n = 1,
+                 .granules = 2,
+                 .granule = 2,
+                 .V = 4,
+                 .z = z,
+                 .targets = &target,
+                 .factor = 1,
+                 .smoothing = 0.1 * 4 / 3};
+    solve(&p, 2);
+    for (int r = 0; r < 2; r++) ck_near(p.loss[r][0], 0.6401897, "loss");
+    solved(&p);
+    p.z = large;
+    solve(&p, 2);
+    for (int r = 0; r < 2; r++) ck_near(p.loss[r][0], 0.1 * 4 / 3 * 1500, "loss of large logits");
+    solved(&p);
+}
+END_TEST
+
+/* Five rows padded to six: a padded column holds anything and takes no part, at any degree,
+ * wherever the label is; its gradient is +0. */
+START_TEST(padding_takes_no_part)
+{
+    static const ls_real z[] = {0.5, -1, 2, 0.25, 1, 1e30f};
+    const ls_real zero = 0;
+    double sum = 0;
+    for (int v = 0; v < 5; v++) sum += exp((double)z[v]);
+    for (int32_t target = 0; target < 5; target++) {
+        for (int tp = 1; tp <= 3; tp++) {
+            problem p = {.n = 1,
+                         .granules = tp == 2 ? 2 : 3,
+                         .granule = tp == 2 ? 3 : 2,
+                         .V = 5,
+                         .z = z,
+                         .targets = &target,
+                         .factor = 1};
+            solve(&p, tp);
+            for (int r = 0; r < tp; r++)
+                ck_near(p.loss[r][0], log(sum) - (double)z[target], "loss");
+            ck_assert(memcmp(&p.dz[5], &zero, sizeof zero) == 0);
+            solved(&p);
+        }
+    }
+}
+END_TEST
+
+/* An ignored target: no loss, and a gradient of +0 in the whole row on every rank; -100 belongs to
+ * nobody's slice. */
+START_TEST(ignored_target)
+{
+    static const ls_real z[] = {0, 1, 2, 3, 3, 2, 1, 0};
+    static const int32_t targets[] = {LS_IGNORE, 0};
+    const ls_real zero = 0;
+    problem p = {
+        .n = 2, .granules = 2, .granule = 2, .V = 4, .z = z, .targets = targets, .factor = 1};
+    solve(&p, 2);
+    for (int r = 0; r < 2; r++) {
+        ck_assert(p.loss[r][0] == 0);
+        ck_near(p.loss[r][1], 0.4401897, "loss");
+    }
+    for (int v = 0; v < 4; v++) ck_assert(memcmp(&p.dz[v], &zero, sizeof zero) == 0);
+    ck_assert(p.dz[4] != 0);
+    solved(&p);
+}
+END_TEST
+
+/* Every degree, fused and gathered, gives the bits of one rank; the last granules may hold padding
+ * alone. */
+START_TEST(every_degree)
+{
+    enum { N = 7, G = 12, W = 5, V = 43 };
+    int32_t targets[N] = {0, 42, LS_IGNORE, 17, 5, 41, 20};
+    ls_real *z = filled(N * G * W, 9, 0);
+    for (size_t i = 0; i < N * G * W; i++) z[i] *= 8;
+    problem one = {.n = N,
+                   .granules = G,
+                   .granule = W,
+                   .V = V,
+                   .z = z,
+                   .targets = targets,
+                   .smoothing = _i ? 0.1 : 0,
+                   .factor = (ls_real)1 / 6};
+    solve(&one, 1);
+    /* the serial loss from the kernels, without ranks */
+    ls_vocab_shard whole = {ls_axis_of(G, W), 0, V};
+    ls_real max[N], sums[G * N], zs[G * N], target[N], sum[N], sum_z[N], loss[N];
+    ls_cross_entropy_max(max, z, N, G * W, whole);
+    ls_cross_entropy_sums(sums, zs, target, z, max, targets, N, G * W, whole);
+    ls_tree_sum_rows(sum, sums, ls_axis_whole(G), N, N);
+    ls_tree_sum_rows(sum_z, zs, ls_axis_whole(G), N, N);
+    ls_cross_entropy_loss(loss, max, sum, sum_z, target, targets, N, V, one.smoothing);
+    ck_same(one.loss[0], loss, N, "loss", 1);
+    for (int gathered = 0; gathered < 2; gathered++) {
+        for (int i = 0; i < DEGREES; i++) {
+            problem p = one;
+            p.gathered = gathered;
+            solve(&p, degrees[i]);
+            for (int r = 0; r < degrees[i]; r++) ck_same(p.loss[r], loss, N, "loss", degrees[i]);
+            ck_same(p.dz, one.dz, N * G * W, "dz", degrees[i]);
+            solved(&p);
+        }
+    }
+    solved(&one);
+    free(z);
+}
+END_TEST
+
+/* The input embedding. */
+enum { TOKENS = 9, D = 4 };
+
+typedef struct lookup {
+    size_t granules, granule;
+    const ls_real *table, *dy; /* padded rows x D; TOKENS x D */
+    const int32_t *ids;
+    ls_real *y[12], *dtable;
+} lookup;
+
+static ls_status lookup_rank(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    lookup *l = argument;
+    member m = {0};
+    ls_cut vocab;
+    LS_TRY(member_begin(rank, LS_ENGINE_PORTABLE, &m));
+    LS_TRY(member_cut(&m, l->granules, l->granule, &vocab));
+    size_t first = vocab.bounds[m.rank] * l->granule * D;
+    LS_TRY(ls_vocab_embedding_forward(&m.tp, l->y[m.rank], l->table + first, l->ids, TOKENS, D,
+                                      &vocab));
+    LS_TRY(ls_vocab_embedding_backward(&m.tp, l->dtable + first, l->dy, l->ids, ls_axis_of(3, 3), D,
+                                       &vocab));
+exit:
+    member_end(&m);
+    return status;
+}
+
+/* Rows come back as they stand, first and last included (a floor division would lose the last of
+ * five), a -0 in a row stays -0; gradients go to the rows that were read and to no other. */
+START_TEST(embedding_every_degree)
+{
+    enum { G = 12, W = 3 };
+    static const int32_t ids[TOKENS] = {0, 35, 4, 4, 17, 4, 35, 11, 0};
+    ls_real *table = filled(G * W * D, 5, 0), *dy = filled(TOKENS * D, 6, 0),
+            *expected = room(G * W * D);
+    table[4 * D] = (ls_real)-0.0;
+    ck_assert_int_eq(ls_embedding_backward(expected, dy, ids, ls_axis_of(3, 3), D, 0, G * W),
+                     LS_OK);
+    for (int i = 0; i < DEGREES; i++) {
+        lookup l = {G, W, table, dy, ids, {NULL}, room(G * W * D)};
+        for (int r = 0; r < 12; r++) l.y[r] = room(TOKENS * D);
+        run_ranks(degrees[i], lookup_rank, &l);
+        for (int r = 0; r < degrees[i]; r++)
+            for (size_t t = 0; t < TOKENS; t++)
+                ck_same(l.y[r] + t * D, table + (size_t)ids[t] * D, D, "row", degrees[i]);
+        ck_same(l.dtable, expected, G * W * D, "dtable", degrees[i]);
+        ls_end_sum(l.dtable, G * W * D);
+        for (size_t v = 0; v < G * W; v++) {
+            bool read = false;
+            for (size_t t = 0; t < TOKENS; t++) read |= (size_t)ids[t] == v;
+            for (size_t c = 0; c < D && !read; c++)
+                ck_assert(l.dtable[v * D + c] == 0 && !signbit(l.dtable[v * D + c]));
+        }
+        for (int r = 0; r < 12; r++) free(l.y[r]);
+        free(l.dtable);
+    }
+    free(table), free(dy), free(expected);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("vocabulary parallel");
+    TCase *tests = tcase_create("vocabulary");
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, four_logits);
+    tcase_add_test(tests, label_smoothing);
+    tcase_add_test(tests, padding_takes_no_part);
+    tcase_add_test(tests, ignored_target);
+    tcase_add_loop_test(tests, every_degree, 0, 2);
+    tcase_add_test(tests, embedding_every_degree);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
