@@ -27,6 +27,12 @@ void ls_dropout(ls_real *y, const ls_real *x, size_t n, double p, ls_stream stre
         return;
     }
     const ls_real factor = (ls_real)(1.0 / (1.0 - p));
-    for (size_t i = 0; i < n; i++) /* a choice, not a product: what is dropped may be infinite */
-        y[i] = ls_random_keep(stream, first_index + i, p) ? x[i] * factor : (ls_real)0;
+    unsigned char keep[256];
+    for (size_t done = 0; done < n; done += sizeof keep) {
+        const size_t count = n - done < sizeof keep ? n - done : sizeof keep;
+        ls_random_keep_n(keep, stream, first_index + done, count, p);
+        for (size_t i = 0; i < count;
+             i++) /* a choice, not a product: what is dropped may be infinite */
+            y[done + i] = keep[i] ? x[done + i] * factor : (ls_real)0;
+    }
 }

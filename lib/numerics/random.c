@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "lockstep/numerics/functions.h"
+#include "numerics/keep_loop.h"
 #include "numerics/philox.h"
 
 /* A number in [0, 1) of 53 bits: all of `high`, then the upper 21 bits of `low`. */
@@ -59,4 +60,11 @@ int ls_random_keep(ls_stream stream, uint64_t index, double p)
     uint32_t words[4];
     ls_random_words(stream, index, words);
     return words[0] >= (uint64_t)(p * 0x1p32);
+}
+
+LS_ISA_TABLE(ls_keep_loop, ls_random_keep_n)
+
+void ls_random_keep_n(unsigned char *ret_keep, ls_stream stream, uint64_t first, size_t n, double p)
+{
+    LS_ISA_PICK(ls_random_keep_n)(ret_keep, stream, first, n, (uint64_t)(p * 0x1p32));
 }

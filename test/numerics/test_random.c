@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lockstep/numerics/digest.h"
+#include "lockstep/numerics/isa.h"
 #include "lockstep/numerics/random.h"
 
 static const ls_stream some = {0x0123456789abcdefu, LS_RANDOM_TEST, 3, 17};
@@ -28,6 +29,32 @@ START_TEST(known_answers)
     check_words(UINT64_MAX, UINT64_MAX, 0xffff, 0xffff, 0xffffffffu, ones);
     const uint32_t pi[4] = {0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u};
     check_words(0x299f31d0a4093822u, 0x85a308d3243f6a88u, 0x1319, 0x8a2e, 0x03707344u, pi);
+}
+END_TEST
+
+/* The vector loop keeps what ls_random_keep keeps: every instruction set, lengths around its block,
+ * and indices on both sides of 2^32 and of 2^64. */
+START_TEST(keep_n_is_keep)
+{
+    static const uint64_t firsts[] = {0, 5, UINT32_MAX - 20ull, UINT64_MAX - 40};
+    static const double ps[] = {0.0, 0.1, 0.5, 0.999};
+    ls_isa before = ls_isa_current();
+    for (int isa = 0; isa < LS_ISA_COUNT; isa++) {
+        if (!ls_isa_available((ls_isa)isa)) continue;
+        ls_isa_force((ls_isa)isa);
+        for (size_t f = 0; f < 4; f++) {
+            for (size_t n = 0; n <= 70; n++) {
+                unsigned char keep[72];
+                double p = ps[n % 4];
+                memset(keep, 7, sizeof keep);
+                ls_random_keep_n(keep, some, firsts[f], n, p);
+                for (size_t i = 0; i < n; i++)
+                    ck_assert_int_eq(keep[i], ls_random_keep(some, firsts[f] + i, p));
+                ck_assert_int_eq(keep[n], 7);
+            }
+        }
+    }
+    ls_isa_force(before);
 }
 END_TEST
 
@@ -173,6 +200,7 @@ int main(void)
     Suite *suite = suite_create("random");
     TCase *tc = tcase_create("all");
     tcase_add_test(tc, known_answers);
+    tcase_add_test(tc, keep_n_is_keep);
     tcase_add_test(tc, uniform_is_53_bits_of_words_0_and_1);
     tcase_add_test(tc, normal_is_box_muller);
     tcase_add_test(tc, moments);
