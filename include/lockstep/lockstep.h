@@ -30,6 +30,7 @@
 #include "lockstep/model/store.h"
 #include "lockstep/model/text.h"
 #include "lockstep/numerics/axis.h"
+#include "lockstep/numerics/block.h"
 #include "lockstep/numerics/compare.h"
 #include "lockstep/numerics/digest.h"
 #include "lockstep/numerics/functions.h"
