@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/io/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/training.h"
 
@@ -56,10 +57,16 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result
     ls_param_table *table = NULL;
     bool f64 = run->dtype == LS_F64;
     ls_run seeded = *run;
+    ls_safetensors_writer *trial = NULL;
 
     LS_TRY(ls_run_check(run));
     LS_TRY(ls_param_table_create(&table, &run->config));
     if (!watcher) watcher = &nobody;
+    if (run->save) { /* a place that cannot be written is better known before the training than
+                        after */
+        LS_TRY(ls_safetensors_create(&trial, run->save));
+        ls_safetensors_destroy(&trial);
+    }
     /* A run that goes on draws from the stream that it began with, unless told otherwise. */
     if (seeded.load && !seeded.seed_given)
         LS_TRY(ls_checkpoint_seed(seeded.load, seeded.seed, &seeded.seed));

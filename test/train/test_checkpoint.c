@@ -1,0 +1,290 @@
+/* Checkpoints: saved in any layout, loaded in any other, the run goes on with the bits of one that
+ * was never interrupted; and files that do not fit are refused in one line. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "lockstep/io/safetensors.h"
+#include "run_fixture.h"
+
+static char folder[64];
+static char saved[96], again[96], damaged[96];
+
+static void set_up(void)
+{
+    strcpy(folder, "/tmp/lockstep-test-XXXXXX");
+    ck_assert(mkdtemp(folder) != NULL);
+    snprintf(saved, sizeof saved, "%s/saved.safetensors", folder);
+    snprintf(again, sizeof again, "%s/again.safetensors", folder);
+    snprintf(damaged, sizeof damaged, "%s/damaged.safetensors", folder);
+}
+
+static void tear_down(void)
+{
+    unlink(saved), unlink(again), unlink(damaged);
+    ck_assert_msg(rmdir(folder) == 0, "something was left in %s", folder);
+}
+
+static ls_train_result train(const ls_run *run)
+{
+    ls_train_result result;
+    ls_status status = ls_train(run, NULL, &result);
+    ck_assert_msg(status == LS_OK, "%s", ls_error_text());
+    return result;
+}
+
+/* The digest of a whole file's tensors is that of the final parameters and moments: compare file to
+ * file. */
+static void ck_same_file(const char *left, const char *right)
+{
+    ls_safetensors *a, *b;
+    ck_assert_int_eq(ls_safetensors_open(&a, left), LS_OK);
+    ck_assert_int_eq(ls_safetensors_open(&b, right), LS_OK);
+    ck_assert_uint_gt(ls_safetensors_count(a), 3);
+    ck_assert_uint_eq(ls_safetensors_count(a), ls_safetensors_count(b));
+    for (size_t i = 0; i < ls_safetensors_count(a); i++) {
+        const ls_tensor_info *x = ls_safetensors_at(a, i), *y = ls_safetensors_find(b, x->name);
+        ck_assert_msg(y != NULL, "%s is missing", x->name);
+        ck_assert_uint_eq(x->elements, y->elements);
+        ck_assert_int_eq(x->dtype, y->dtype);
+        ck_assert_msg(memcmp(x->data, y->data, x->elements * ls_dtype_bytes(x->dtype)) == 0,
+                      "%s differs", x->name);
+    }
+    ck_assert_str_eq(ls_safetensors_metadata(a, "step"), ls_safetensors_metadata(b, "step"));
+    ls_safetensors_close(&a);
+    ls_safetensors_close(&b);
+}
+
+/* 2 steps at one tp, 2 more at another, against 4 serial ones: the same file, moments and all. 0
+ * stands for the serial baseline. */
+START_TEST(any_layout_reads_what_any_wrote)
+{
+    static const int degrees[] = {0, 1, 3, 4, 12};
+    static const char *const models[] = {"gpt2-nano", "llama-nano"};
+    ls_text text = fixture_text();
+    ls_config config = fixture_config(models[_i % 2]);
+    config.layers = 1;
+    ls_run whole = fixture_run(&config, &text, 4);
+    whole.dtype = _i / 2 ? LS_F64 : LS_F32;
+    whole.seed = 99;
+    whole.save = again;
+    ls_train_result uninterrupted = train(&whole);
+    for (int from = 0; from < 5; from++) {
+        ls_run first = whole;
+        first.steps = 2;
+        first.serial = degrees[from] == 0;
+        first.layout.tp = degrees[from] ? degrees[from] : 1;
+        first.save = saved;
+        ls_train_result half = train(&first);
+        for (int to = 0; to < 5; to++) {
+            ls_run rest = whole;
+            rest.seed = 1234; /* not given: the checkpoint's own 99 goes before it */
+            rest.load = saved;
+            rest.serial = degrees[to] == 0;
+            rest.layout.tp = degrees[to] ? degrees[to] : 1;
+            rest.save = damaged;
+            ls_train_result done = train(&rest);
+            ck_assert_uint_eq(done.first_step, 2);
+            ck_assert_uint_eq(done.last_step, 4);
+            ck_same_file(again, damaged);
+            ls_train_result_free(&done);
+        }
+        ls_train_result_free(&half);
+    }
+    ls_train_result_free(&uninterrupted);
+}
+END_TEST
+
+/* Nothing to do: the step asked for is the checkpoint's own; and one that lies behind is refused.
+ */
+START_TEST(step_to_reach)
+{
+    ls_text text = fixture_text();
+    ls_config config = fixture_config("gpt2-nano");
+    config.layers = 1;
+    ls_run run = fixture_run(&config, &text, 2);
+    run.save = saved;
+    ls_train_result first = train(&run);
+    run.save = NULL;
+    run.load = saved;
+    ls_train_result none = train(&run);
+    ck_assert_uint_eq(none.first_step, 2);
+    ck_assert_uint_eq(none.last_step, 2);
+    run.steps = 1;
+    ls_error_clear();
+    ck_assert_int_eq(ls_train(&run, NULL, &none), LS_ERR_INPUT);
+    ck_assert_msg(strstr(ls_error_text(), "--steps 1") && strstr(ls_error_text(), "step 2"), "%s",
+                  ls_error_text());
+    ls_train_result_free(&first);
+    ls_train_result_free(&none);
+}
+END_TEST
+
+/* Copies a checkpoint, changed: what is dropped, added, renamed, reshaped or retyped. */
+enum { DROP, ADD, RESHAPE, RETYPE, BARE, KINDS };
+
+static void damage(int kind, const char *tensor)
+{
+    static const double zeros[4];
+    ls_safetensors *from;
+    ls_safetensors_writer *to;
+    ck_assert_int_eq(ls_safetensors_open(&from, saved), LS_OK);
+    ck_assert_int_eq(ls_safetensors_create(&to, damaged), LS_OK);
+    static const char *const keys[] = {"model", "seed", "step"};
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(
+            ls_safetensors_add_metadata(to, keys[i], ls_safetensors_metadata(from, keys[i])),
+            LS_OK);
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < ls_safetensors_count(from); i++) {
+            const ls_tensor_info *info = ls_safetensors_at(from, i);
+            uint64_t dims[2] = {info->dims[0], info->n_dims > 1 ? info->dims[1] : 1};
+            ls_dtype dtype = info->dtype;
+            int n_dims = info->n_dims, hit = strcmp(info->name, tensor) == 0;
+            if (kind == BARE && strncmp(info->name, "optimizer.", 10) == 0) continue;
+            if (kind == DROP && hit) continue;
+            if (kind == RESHAPE && hit) dims[1] = dims[0] * dims[1], dims[0] = 1, n_dims = 2;
+            if (kind == RETYPE && hit) dtype = LS_I32;
+            if (pass == 0)
+                ck_assert_int_eq(ls_safetensors_declare(to, info->name, dtype, n_dims, dims),
+                                 LS_OK);
+            else
+                ck_assert_int_eq(ls_safetensors_write(to, info->data,
+                                                      info->elements * ls_dtype_bytes(info->dtype)),
+                                 LS_OK);
+        }
+        if (kind == ADD) {
+            uint64_t four = 4;
+            if (pass == 0)
+                ck_assert_int_eq(ls_safetensors_declare(to, tensor, LS_F64, 1, &four), LS_OK);
+            else
+                ck_assert_int_eq(ls_safetensors_write(to, zeros, sizeof zeros), LS_OK);
+        }
+    }
+    ck_assert_int_eq(ls_safetensors_commit(to), LS_OK);
+    ls_safetensors_destroy(&to);
+    ls_safetensors_close(&from);
+}
+
+/* Every refusal is LS_ERR_INPUT at every degree, with one line that names file and tensor. */
+static void ck_refused(ls_run run, const char *name, const char *found)
+{
+    static const int degrees[] = {0, 3};
+    for (int i = 0; i < 2; i++) {
+        ls_train_result result;
+        run.serial = degrees[i] == 0;
+        run.layout.tp = degrees[i] ? degrees[i] : 1;
+        ls_error_clear();
+        ls_status status = ls_train(&run, NULL, &result);
+        const char *text = ls_error_text();
+        ck_assert_msg(status == LS_ERR_INPUT, "%s at tp %d was accepted", name, degrees[i]);
+        ck_assert_msg(strstr(text, name) && strstr(text, found) && !strchr(text, '\n'), "%s", text);
+    }
+}
+
+START_TEST(files_that_do_not_fit)
+{
+    ls_text text = fixture_text();
+    ls_config config = fixture_config("gpt2-nano");
+    config.layers = 1;
+    ls_run run = fixture_run(&config, &text, 1);
+    run.save = saved;
+    ls_train_result first = train(&run);
+    ls_train_result_free(&first);
+    run.save = NULL;
+    run.load = damaged;
+    run.steps = 2;
+
+    damage(DROP, "layers.0.mlp.up.weight");
+    ck_refused(run, "layers.0.mlp.up.weight", "has no tensor");
+    damage(DROP, "optimizer.v.final_norm.bias");
+    ck_refused(run, "optimizer.v.final_norm.bias", "has no tensor");
+    damage(ADD, "layers.7.mlp.up.weight");
+    ck_refused(run, "layers.7.mlp.up.weight", "does not know");
+    damage(RESHAPE, "token_embedding.weight");
+    ck_refused(run, "token_embedding.weight", "256 x 48");
+    damage(RETYPE, "layers.0.norm1.weight");
+    ck_refused(run, "layers.0.norm1.weight", "I32");
+
+    /* the same shapes in another model: 6 heads of 8 are not 12 heads of 4 */
+    run.load = saved;
+    run.config.heads = run.config.kv_heads = 6;
+    ck_refused(run, "heads", "12");
+    run.config = config;
+    run.config.activation = LS_GELU_ERF;
+    ck_refused(run, "activation", "gelu_tanh");
+    run.config = config;
+
+    /* weights without optimizer state begin a run at step 0 */
+    damage(BARE, "");
+    run.load = damaged;
+    ls_train_result bare = train(&run);
+    ck_assert_uint_eq(bare.first_step, 0);
+    ls_train_result_free(&bare);
+}
+END_TEST
+
+/* binary32 weights may start a binary64 run, not the reverse. */
+START_TEST(widening)
+{
+    ls_text text = fixture_text();
+    ls_config config = fixture_config("gpt2-nano");
+    config.layers = 1;
+    ls_run run = fixture_run(&config, &text, 1);
+    run.save = saved;
+    ls_train_result first = train(&run);
+    run.load = saved;
+    run.dtype = LS_F64;
+    run.save = again;
+    run.steps = 2;
+    ls_train_result wide = train(&run);
+    ck_assert(wide.last_loss > 0);
+    run.load = again;
+    run.save = NULL;
+    run.dtype = LS_F32;
+    ck_refused(run, "token_embedding.weight", "F64");
+    ls_train_result_free(&first);
+    ls_train_result_free(&wide);
+}
+END_TEST
+
+/* A place that cannot be written: an error, and nothing left behind (the folder must be empty
+ * again). */
+START_TEST(unwritable)
+{
+    ls_text text = fixture_text();
+    ls_config config = fixture_config("gpt2-nano");
+    config.layers = 1;
+    ls_run run = fixture_run(&config, &text, 1);
+    char nowhere[128];
+    ls_train_result result;
+    snprintf(nowhere, sizeof nowhere, "%s/absent/x.safetensors", folder);
+    run.save = nowhere;
+    for (int tp = 0; tp <= 2; tp++) {
+        run.serial = tp == 0;
+        run.layout.tp = tp ? tp : 1;
+        ls_error_clear();
+        ls_status status = ls_train(&run, NULL, &result);
+        ck_assert(status == LS_ERR_IO || status == LS_ERR_INPUT);
+        ck_assert_msg(strstr(ls_error_text(), "absent"), "%s", ls_error_text());
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("checkpoints");
+    TCase *tests = tcase_create("checkpoint");
+    tcase_set_timeout(tests, 120);
+    tcase_add_checked_fixture(tests, set_up, tear_down);
+    tcase_add_loop_test(tests, any_layout_reads_what_any_wrote, 0, 4);
+    tcase_add_test(tests, step_to_reach);
+    tcase_add_test(tests, files_that_do_not_fit);
+    tcase_add_test(tests, widening);
+    tcase_add_test(tests, unwritable);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
