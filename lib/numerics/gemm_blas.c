@@ -27,11 +27,9 @@
 static void call(const ls_gemm_problem *p, size_t m, size_t n, size_t k, const ls_real *a,
                  const ls_real *b, ls_real beta, ls_real *c, size_t ldc)
 {
-    ls_blas_enter();
     cblas_gemm(CblasRowMajor, p->ta ? CblasTrans : CblasNoTrans, p->tb ? CblasTrans : CblasNoTrans,
                (blasint)m, (blasint)n, (blasint)k, (ls_real)1, a, (blasint)p->lda, b,
                (blasint)p->ldb, beta, c, (blasint)ldc);
-    ls_blas_leave();
 }
 
 /* OpenBLAS counts in int unless it was built otherwise. */
@@ -65,6 +63,10 @@ static void granule(const ls_gemm_problem *p, const ls_real *a, const ls_real *b
     const size_t m = p->m.granule, n = p->n.granule, size = m * n;
     const size_t a_k = p->ta ? p->lda : 1, b_k = p->tb ? 1 : p->ldb;
     ls_real *top = stack;
+    if (p->k.granules == 1 && p->k.granule <= LS_LEAF && !p->accumulate) {
+        call(p, m, n, p->k.granule, a, b, (ls_real)0, c, p->ldc); /* one leaf: nothing to add */
+        return;
+    }
     for (ls_leaf_walk walk = ls_leaf_walk_start(p->k); ls_leaf_walk_more(&walk);) {
         ls_leaf_step step = ls_leaf_walk_next(&walk);
         call(p, m, n, step.length, a, b, (ls_real)0, top, n);
@@ -88,10 +90,12 @@ ls_status ls_gemm_openblas(const ls_gemm_problem *p)
         LS_FAIL(LS_ERR_MEMORY, "gemm: %zu matrices of %zu x %zu do not fit the address space",
                 depth, m, n);
     LS_TRY(ls_workspace(depth * m * n * sizeof(ls_real), &stack));
+    ls_blas_enter();
     for (size_t gm = 0; gm < p->m.granules; gm++)
         for (size_t gn = 0; gn < p->n.granules; gn++)
             granule(p, p->a + gm * m * a_row, p->b + gn * n * b_col,
                     p->c + gm * m * p->ldc + gn * n, stack);
+    ls_blas_leave();
     ls_workspace_trim();
 
 exit:
@@ -101,8 +105,14 @@ exit:
 ls_status ls_gemm_plain(const ls_gemm_problem *p)
 {
     const size_t m = ls_axis_extent(p->m), n = ls_axis_extent(p->n), k = ls_axis_extent(p->k);
-    ls_status status = check_sizes(p, m, n, k);
-    if (status == LS_OK) call(p, m, n, k, p->a, p->b, p->accumulate ? 1 : 0, p->c, p->ldc);
+    ls_status status = LS_OK;
+
+    LS_TRY(check_sizes(p, m, n, k));
+    ls_blas_enter();
+    call(p, m, n, k, p->a, p->b, p->accumulate ? 1 : 0, p->c, p->ldc);
+    ls_blas_leave();
+
+exit:
     return status;
 }
 

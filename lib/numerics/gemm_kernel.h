@@ -12,6 +12,7 @@
 #include <stddef.h>
 
 #include "lockstep/base/real.h"
+#include "lockstep/numerics/gemm.h"
 #include "numerics/gemm_plan.h"
 
 /* What one call of a kernel works on: a tile of C and a run of leaves of its k axis. */
@@ -30,18 +31,21 @@ typedef struct ls_gemm_tile {
     bool accumulate; /* c = c + sum instead of c = sum */
 } ls_gemm_tile;
 
+/* Rows of A that are stored as such are packed line by line with this step: constant, so that a
+ * kernel addresses all rows from one pointer; not a power of two, so that they do not compete for
+ * one set of the cache. */
+enum { LS_LINE_STEP = LS_LEAF + 64 / sizeof(ls_real) };
+
 #define ls_gemm_kernel LS_TYPED(ls_gemm_kernel)
 typedef struct ls_gemm_kernel {
     size_t rows, cols; /* of the tile */
-    void (*tile)(const ls_gemm_tile *tile);
 
-    /* Packs panels of `width` = rows or cols lines: element (line, k) of the source is x[line *
-     * line_step + k * k_step], one of the two steps being 1; `lines` of them exist, the last panel
-     * is filled up with zeros. */
-    void (*pack_a)(ls_real *to, const ls_real *x, size_t line_step, size_t k_step, size_t lines,
-                   size_t length);
-    void (*pack_b)(ls_real *to, const ls_real *x, size_t line_step, size_t k_step, size_t lines,
-                   size_t length);
+    /* Each comes twice: [0] for an operand as it is, [1] for one stored transposed. pack: a block
+     * of `lines` rows of op(A) or columns of op(B) and `length` k; ld elements from one stored line
+     * to the next; the last panel is filled up with zeros. */
+    void (*tile[2])(const ls_gemm_tile *tile); /* by the transposition of A */
+    void (*pack_a[2])(ls_real *to, const ls_real *x, size_t ld, size_t lines, size_t length);
+    void (*pack_b[2])(ls_real *to, const ls_real *x, size_t ld, size_t lines, size_t length);
 } ls_gemm_kernel;
 
 /* The kernel of an instruction set. */

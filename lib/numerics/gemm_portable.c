@@ -86,18 +86,18 @@ static void do_tile(const block *bl, ls_gemm_tile *tile, size_t row, size_t col,
     ls_real *c = p->c + row * p->ldc + col;
     if (!last) {
         tile->c = NULL;
-        bl->kernel->tile(tile);
+        bl->kernel->tile[p->ta](tile);
     } else if (rows == bl->kernel->rows && cols == bl->kernel->cols) {
         tile->c = c;
         tile->ldc = p->ldc;
         tile->accumulate = p->accumulate;
-        bl->kernel->tile(tile);
+        bl->kernel->tile[p->ta](tile);
     } else {
         ls_real whole[TILE_MAX];
         tile->c = whole;
         tile->ldc = bl->kernel->cols;
         tile->accumulate = false;
-        bl->kernel->tile(tile);
+        bl->kernel->tile[p->ta](tile);
         for (size_t i = 0; i < rows; i++)
             for (size_t j = 0; j < cols; j++) {
                 ls_real sum = whole[i * tile->ldc + j];
@@ -118,15 +118,15 @@ static void do_run(const block *bl, const leaf_run *run, size_t k)
     const size_t a_row = p->ta ? 1 : p->lda, a_k = p->ta ? p->lda : 1;
     const size_t b_col = p->tb ? p->ldb : 1, b_k = p->tb ? 1 : p->ldb;
 
-    kernel->pack_b(bl->b, p->b + bl->col * b_col + k * b_k, b_col, b_k, bl->cols, run->length);
+    kernel->pack_b[p->tb](bl->b, p->b + bl->col * b_col + k * b_k, p->ldb, bl->cols, run->length);
     for (size_t i0 = 0; i0 < bl->rows; i0 += PANEL_ROWS) {
         size_t rows = smaller(PANEL_ROWS, bl->rows - i0);
-        kernel->pack_a(bl->a, p->a + (bl->row + i0) * a_row + k * a_k, a_row, a_k, rows,
-                       run->length);
+        kernel->pack_a[p->ta](bl->a, p->a + (bl->row + i0) * a_row + k * a_k, p->lda, rows,
+                              run->length);
         for (size_t j = 0; j < bl->cols; j += kernel->cols)
             for (size_t i = 0; i < rows; i += kernel->rows) {
                 size_t place = j / kernel->cols * row_panels + (i0 + i) / kernel->rows;
-                ls_gemm_tile tile = {.a = bl->a + i * run->length,
+                ls_gemm_tile tile = {.a = bl->a + i * (p->ta ? run->length : LS_LINE_STEP),
                                      .b = bl->b + j * run->length,
                                      .b_step = kernel->cols,
                                      .steps = run->steps,
@@ -147,7 +147,7 @@ ls_status ls_gemm_portable(const ls_gemm_problem *p)
     const size_t m = ls_axis_extent(p->m), n = ls_axis_extent(p->n), k = ls_axis_extent(p->k);
     const size_t rows = part_of(m, BLOCK_ROWS, kernel->rows);
     const size_t cols = part_of(n, BLOCK_COLS, kernel->cols);
-    const size_t a_size = smaller(round_up(PANEL_ROWS, kernel->rows), rows) * smaller(k, LS_LEAF);
+    const size_t a_size = smaller(PANEL_ROWS, rows) * (p->ta ? smaller(k, LS_LEAF) : LS_LINE_STEP);
     const size_t b_size = cols * smaller(k, LS_LEAF);
     const bool one_run = k <= LS_LEAF;
     const size_t level = one_run ? kernel->rows * kernel->cols : rows * cols;
