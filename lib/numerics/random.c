@@ -19,23 +19,11 @@ static double unit_interval(uint32_t high, uint32_t low)
 
 void ls_random_words(ls_stream stream, uint64_t index, uint32_t ret_words[4])
 {
-    uint32_t key[2] = {(uint32_t)stream.seed, (uint32_t)(stream.seed >> 32)};
-    ret_words[0] = (uint32_t)index;
-    ret_words[1] = (uint32_t)(index >> 32);
-    ret_words[2] = stream.purpose << 16 | stream.layer;
-    ret_words[3] = stream.step;
-    for (int round = 0; round < LS_PHILOX_ROUNDS; round++) {
-        /* Each product of 32 x 32 bits gives a high and a low word; the two products change places.
-         */
-        uint64_t a = (uint64_t)LS_PHILOX_MULTIPLIER_0 * ret_words[0];
-        uint64_t b = (uint64_t)LS_PHILOX_MULTIPLIER_1 * ret_words[2];
-        ret_words[0] = (uint32_t)(b >> 32) ^ ret_words[1] ^ key[0];
-        ret_words[1] = (uint32_t)b;
-        ret_words[2] = (uint32_t)(a >> 32) ^ ret_words[3] ^ key[1];
-        ret_words[3] = (uint32_t)a;
-        key[0] += LS_PHILOX_KEY_STEP_0;
-        key[1] += LS_PHILOX_KEY_STEP_1;
-    }
+    ls_philox_words w = ls_philox(stream, index);
+    ret_words[0] = w.w0;
+    ret_words[1] = w.w1;
+    ret_words[2] = w.w2;
+    ret_words[3] = w.w3;
 }
 
 double ls_random_uniform(ls_stream stream, uint64_t index)
