@@ -13,6 +13,9 @@ void ls_team_destroy(ls_team **team)
 {
     ls_team *gone = *team;
     if (gone == NULL) return;
+    for (int m = 0; gone->mailboxes != NULL && m < gone->size; m++)
+        pthread_mutex_destroy(&gone->mailboxes[m].mutex);
+    free(gone->mailboxes);
     free(gone->name);
     free(gone->world_ranks);
     free(gone->slots);
@@ -31,13 +34,17 @@ ls_status ls_team_create(ls_team **ret_team, ls_world *world, const char *name, 
     team->name = strdup(name);
     team->world_ranks = malloc(n * sizeof *team->world_ranks);
     team->slots = aligned_alloc(_Alignof(ls_slot), n * sizeof *team->slots);
-    if (team->name == NULL || team->world_ranks == NULL || team->slots == NULL)
+    team->mailboxes = aligned_alloc(_Alignof(ls_mailbox), n * sizeof *team->mailboxes);
+    if (team->name == NULL || team->world_ranks == NULL || team->slots == NULL ||
+        team->mailboxes == NULL)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for group %s of %d ranks", name, size);
     memcpy(team->world_ranks, world_ranks, n * sizeof *team->world_ranks);
     memset(team->slots, 0, n * sizeof *team->slots);
+    memset(team->mailboxes, 0, n * sizeof *team->mailboxes);
     for (size_t m = 0; m < n; m++) {
         atomic_init(&team->slots[m].arrivals, 0);
         atomic_init(&team->slots[m].gone, false);
+        pthread_mutex_init(&team->mailboxes[m].mutex, NULL); /* without attributes it cannot fail */
     }
     atomic_init(&team->arrivals, 0);
     atomic_init(&team->generation, 0);

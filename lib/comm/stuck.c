@@ -1,102 +1,20 @@
-/* A rank that waits at a barrier waits for every member that has not arrived at it; each of those
- * may be at work, or itself waiting, or at an end. Drawn as arrows this is a graph, and a circle in
- * it will never resolve: every rank on it needs one that does not move before it does. One look
- * cannot show a circle, because ranks move while one looks. But each wait has a version of its own:
- * when, after all arrows of a circle were read, every rank on it still shows the version it had
- * before, then all of them stood still at one moment, and will for ever. */
+/* A rank at a barrier waits for every member that has not arrived at it; a sender for the receiver,
+ * a receiver for the sender. Each of those may be at work, or waiting itself, or at an end. Drawn
+ * as arrows this is a graph, and a circle in it never resolves: every rank on it needs another one
+ * that does not move before it does. One look cannot show a circle, because ranks move while one
+ * looks. But no two waits of a rank have the same version: when, after all arrows of a circle were
+ * seen, every rank on it still shows the version it had before, then all of them stood still at one
+ * moment, and will for ever. */
 #include "comm/stuck.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-void ls_wait_begin(ls_group *group, ls_call_kind kind)
-{
-    ls_wait *wait = &group->rank->wait;
-    atomic_store(&wait->team, group->team);
-    atomic_store(&wait->kind, (int)kind);
-    atomic_store(&wait->number, group->calls);
-    atomic_store(&wait->arrival, group->arrivals);
-    atomic_fetch_add(&wait->version, 1);
-}
-
-void ls_wait_end(ls_group *group)
-{
-    atomic_fetch_add(&group->rank->wait.version, 1);
-}
-
-/* ---- texts */
-
-typedef struct text {
-    char bytes[LS_ERROR_TEXT_BYTES];
-    size_t used;
-} text;
-
-LS_PRINTF(2, 3) static void append(text *t, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    size_t room = sizeof t->bytes - t->used;
-    int length = vsnprintf(t->bytes + t->used, room, format, arguments);
-    va_end(arguments);
-    if (length > 0) t->used += (size_t)length < room ? (size_t)length : room - 1;
-}
-
-static bool waits(const ls_rank *rank)
-{
-    return atomic_load(&rank->wait.version) % 2 == 1;
-}
-
-static void append_place(text *t, const ls_wait *wait)
-{
-    const ls_team *team = atomic_load(&wait->team);
-    append(t, "group %s, call %" PRIu64 " (%s)", team->name, atomic_load(&wait->number),
-           ls_call_name((ls_call_kind)atomic_load(&wait->kind)));
-}
-
-/* ---- time-out */
-
-static void append_whereabouts(text *t, const ls_rank *rank)
-{
-    append(t, "rank %d, which ", rank->index);
-    if (atomic_load(&rank->ended)) {
-        append(t, "has ended");
-    } else if (waits(rank)) {
-        append(t, "waits in ");
-        append_place(t, &rank->wait);
-    } else {
-        append(t, "is outside any communication");
-    }
-}
-
-ls_status ls_stuck_timeout(ls_group *group, ls_call_kind kind, uint64_t waited_ns)
-{
-    enum { NAMED = 4 };
-    ls_status status = LS_OK;
-    const ls_team *team = group->team;
-    text t = {"", 0};
-    int missing = 0;
-    for (int m = 0; m < team->size; m++) {
-        if (atomic_load(&team->slots[m].arrivals) >= group->arrivals) continue;
-        if (missing > 0 && missing < NAMED) append(&t, "; ");
-        if (missing < NAMED) append_whereabouts(&t, &team->world->ranks[team->world_ranks[m]]);
-        missing++;
-    }
-    if (missing > NAMED) append(&t, "; and %d more", missing - NAMED);
-    LS_FAIL(LS_ERR_RANK, "group %s, call %" PRIu64 " (%s): waited %.3g s for %s", team->name,
-            group->calls, ls_call_name(kind), (double)waited_ns * 1e-9,
-            missing > 0 ? t.bytes : "ranks that came at the last moment");
-exit:
-    return status;
-}
-
-/* ---- circles */
+#include "comm/whereabouts.h"
 
 enum { UNSEEN = 0, ON_PATH, DONE };
 
 typedef struct search {
-    ls_world *world;
+    const ls_world *world;
     uint64_t *versions; /* of each rank when it was first looked at */
     unsigned char *marks;
     int *path; /* each waits for the next */
@@ -108,63 +26,77 @@ static ls_status report_circle(const search *s, int first)
 {
     enum { NAMED = 6 };
     ls_status status = LS_OK;
-    text t = {"", 0};
+    ls_text text = {"", 0};
     int from = 0;
     while (s->path[from] != first) from++;
     for (int i = from; i < s->length; i++) {
-        const ls_rank *rank = &s->world->ranks[s->path[i]];
-        if (i - from < NAMED) {
-            append(&t, "%srank %d in ", i == from ? "" : "; ", rank->index);
-            append_place(&t, &rank->wait);
-            append(&t, " for rank %d", s->path[i + 1 < s->length ? i + 1 : from]);
-        } else if (i - from == NAMED) {
-            append(&t, "; and so on");
-        }
+        int next = s->path[i + 1 < s->length ? i + 1 : from];
+        if (i - from == NAMED) ls_text_add(&text, "; and so on");
+        if (i - from >= NAMED) continue;
+        ls_text_add(&text, "%srank %d for rank %d in ", i == from ? "" : "; ", s->path[i], next);
+        ls_text_add_place(&text, &s->world->ranks[s->path[i]]);
     }
     for (int i = from; i < s->length; i++) {
         int r = s->path[i];
         if (atomic_load(&s->world->ranks[r].wait.version) != s->versions[r]) return LS_OK;
     }
-    LS_FAIL(LS_ERR_RANK, "ranks wait for each other: %s", t.bytes);
+    LS_FAIL(LS_ERR_RANK, "ranks wait for each other: %s", text.bytes);
 exit:
     return status;
 }
 
-static ls_status report_ended(const ls_rank *rank, uint64_t version, int ended)
+static ls_status report_ended(const search *s, int r, int ended)
 {
     ls_status status = LS_OK;
-    text t = {"", 0};
-    append_place(&t, &rank->wait);
-    if (atomic_load(&rank->wait.version) != version) return LS_OK;
-    LS_FAIL(LS_ERR_RANK, "%s: rank %d waits for rank %d, which has ended", t.bytes, rank->index,
-            ended);
+    ls_text text = {"", 0};
+    ls_text_add_place(&text, &s->world->ranks[r]);
+    if (atomic_load(&s->world->ranks[r].wait.version) != s->versions[r]) return LS_OK;
+    LS_FAIL(LS_ERR_RANK, "%s: rank %d waits for rank %d, which has ended", text.bytes, r, ended);
 exit:
     return status;
 }
 
+static bool has_ended(const search *s, int r)
+{
+    return atomic_load(&s->world->ranks[r].ended);
+}
+
+static ls_status visit(search *s, int r);
+
+/* Rank r needs rank `needed`, which had ended or not before that was seen: who has ended does
+ * nothing more. */
+static ls_status follow(search *s, int r, int needed, bool ended)
+{
+    if (ended) return report_ended(s, r, needed);
+    if (s->marks[needed] == ON_PATH) return report_circle(s, needed);
+    return s->marks[needed] == UNSEEN ? visit(s, needed) : LS_OK;
+}
+
+/* Goes along all arrows from rank r, depth first. */
 static ls_status visit(search *s, int r)
 {
     ls_status status = LS_OK;
     const ls_rank *rank = &s->world->ranks[r];
-    uint64_t version = atomic_load(&rank->wait.version);
+    s->versions[r] = atomic_load(&rank->wait.version);
     s->marks[r] = DONE;
-    if (version % 2 == 0) return LS_OK; /* at work: it may still come */
-    s->versions[r] = version;
+    if (s->versions[r] % 2 == 0) return LS_OK; /* at work: it may still come */
     s->marks[r] = ON_PATH;
     s->path[s->length++] = r;
-    const ls_team *team = atomic_load(&rank->wait.team);
-    uint64_t arrival = atomic_load(&rank->wait.arrival);
-    for (int m = 0; m < team->size; m++) {
-        int needed = team->world_ranks[m];
-        /* Asked in this order: nobody arrives after its end. */
-        bool ended = atomic_load(&s->world->ranks[needed].ended);
-        if (atomic_load(&team->slots[m].arrivals) >= arrival) continue;
-        if (ended)
-            LS_TRY(report_ended(rank, version, needed));
-        else if (s->marks[needed] == ON_PATH)
-            LS_TRY(report_circle(s, needed));
-        else if (s->marks[needed] == UNSEEN)
-            LS_TRY(visit(s, needed));
+    const ls_wait *wait = &rank->wait;
+    int to = atomic_load(&wait->to), from = atomic_load(&wait->from);
+    if (to >= 0 || from >= 0) {
+        bool to_ended = to >= 0 && has_ended(s, to), from_ended = from >= 0 && has_ended(s, from);
+        if (ls_waits_to_send(rank)) LS_TRY(follow(s, r, to, to_ended));
+        if (ls_waits_to_receive(rank)) LS_TRY(follow(s, r, from, from_ended));
+    } else {
+        const ls_team *team = atomic_load(&wait->team);
+        uint64_t arrival = atomic_load(&wait->arrival);
+        for (int m = 0; m < team->size; m++) {
+            int needed = team->world_ranks[m];
+            bool ended = has_ended(s, needed);
+            if (atomic_load(&team->slots[m].arrivals) < arrival)
+                LS_TRY(follow(s, r, needed, ended));
+        }
     }
     s->length--;
     s->marks[r] = DONE;
@@ -172,19 +104,48 @@ exit:
     return status;
 }
 
-ls_status ls_stuck_check(ls_group *group, ls_call_kind kind)
+ls_status ls_stuck_check(const ls_rank *rank)
 {
-    (void)kind;
     ls_status status = LS_OK;
-    ls_world *world = group->rank->world;
-    size_t n = (size_t)world->n_ranks;
-    search s = {world, calloc(n, sizeof *s.versions), calloc(n, 1), calloc(n, sizeof *s.path), 0};
+    size_t n = (size_t)rank->world->n_ranks;
+    search s = {rank->world, calloc(n, sizeof *s.versions), calloc(n, 1), calloc(n, sizeof *s.path),
+                0};
     /* Without memory for it the question stays open; the time-out still comes. */
-    if (s.versions != NULL && s.marks != NULL && s.path != NULL)
-        LS_TRY(visit(&s, group->rank->index));
+    if (s.versions != NULL && s.marks != NULL && s.path != NULL) LS_TRY(visit(&s, rank->index));
 exit:
     free(s.versions);
     free(s.marks);
     free(s.path);
+    return status;
+}
+
+ls_status ls_stuck_timeout(const ls_rank *rank, uint64_t waited_ns)
+{
+    enum { NAMED = 4 };
+    ls_status status = LS_OK;
+    const ls_wait *wait = &rank->wait;
+    const ls_rank *ranks = rank->world->ranks;
+    const ls_team *team = atomic_load(&wait->team);
+    ls_text place = {"", 0}, missing = {"", 0};
+    int n = 0;
+    ls_text_add_place(&place, rank);
+    int to = atomic_load(&wait->to), from = atomic_load(&wait->from);
+    if (to >= 0 || from >= 0) {
+        bool sends = ls_waits_to_send(rank), receives = ls_waits_to_receive(rank);
+        if (sends) ls_text_add_whereabouts(&missing, &ranks[to]);
+        if (sends && receives && to != from) ls_text_add(&missing, "; ");
+        if (receives && !(sends && to == from)) ls_text_add_whereabouts(&missing, &ranks[from]);
+    } else {
+        for (int m = 0; m < team->size; m++) {
+            if (atomic_load(&team->slots[m].arrivals) >= atomic_load(&wait->arrival)) continue;
+            if (n > 0 && n < NAMED) ls_text_add(&missing, "; ");
+            if (n < NAMED) ls_text_add_whereabouts(&missing, &ranks[team->world_ranks[m]]);
+            n++;
+        }
+    }
+    if (n > NAMED) ls_text_add(&missing, "; and %d more", n - NAMED);
+    LS_FAIL(LS_ERR_RANK, "%s: waited %.3g s for %s", place.bytes, (double)waited_ns * 1e-9,
+            missing.used > 0 ? missing.bytes : "a rank that came at the last moment");
+exit:
     return status;
 }

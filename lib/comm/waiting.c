@@ -5,6 +5,7 @@
 
 #include "comm/abort.h"
 #include "comm/stuck.h"
+#include "comm/whereabouts.h"
 #include "lockstep/base/clock.h"
 
 enum {
@@ -27,10 +28,7 @@ ls_status ls_parking_init(ls_parking *parking)
     pthread_condattr_destroy(&attributes);
     if (error != 0)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a rank's condition variable");
-    if (pthread_mutex_init(&parking->mutex, NULL) != 0) {
-        pthread_cond_destroy(&parking->wake);
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a rank's mutex");
-    }
+    pthread_mutex_init(&parking->mutex, NULL);
 exit:
     return status;
 }
@@ -106,8 +104,8 @@ ls_status ls_wait_until(ls_group *group, ls_call_kind kind, ls_ready ready, cons
         if (ready(what)) break;
         if (aborted || ls_stop_wanted(rank->world)) LS_TRY(ls_abort_check(rank));
         uint64_t waited = ls_clock_ns() - start;
-        if (waited >= STUCK_AFTER_NS) LS_TRY(ls_stuck_check(group, kind));
-        if (waited >= rank->world->timeout_ns) LS_TRY(ls_stuck_timeout(group, kind, waited));
+        if (waited >= STUCK_AFTER_NS) LS_TRY(ls_stuck_check(rank));
+        if (waited >= rank->world->timeout_ns) LS_TRY(ls_stuck_timeout(rank, waited));
         nap = nap < LONGEST_NAP_NS / 2 ? 2 * nap : LONGEST_NAP_NS;
         if (nap > rank->world->timeout_ns - waited) nap = rank->world->timeout_ns - waited;
     }

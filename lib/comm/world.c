@@ -7,6 +7,7 @@
 
 #include "comm/abort.h"
 #include "comm/group_state.h"
+#include "comm/left_behind.h"
 #include "comm/waiting.h"
 
 enum {
@@ -36,6 +37,7 @@ exit:
 
 static void rank_free(ls_rank *rank)
 {
+    ls_left_behind_free_all(rank);
     while (rank->groups != NULL) {
         ls_group *group = rank->groups;
         rank->groups = group->next;
@@ -134,7 +136,12 @@ exit:
 /* Hands the first failure on to the caller's record. */
 static ls_status report(const ls_world *world)
 {
-    if (world->failed_rank < 0) return LS_OK;
+    if (world->failed_rank < 0) {
+        ls_status status = LS_OK;
+        for (int r = 0; r < world->n_ranks && status == LS_OK; r++)
+            status = ls_left_behind_check(&world->ranks[r]);
+        return status;
+    }
     char prefix[32] = "";
     /* Nobody in particular is to blame for Ctrl-C. */
     if (world->failure.status != LS_ERR_INTERRUPTED)

@@ -73,6 +73,38 @@ typedef struct ls_slot {
     ls_team *split; /* the team that this member, first of its color, has made */
 } ls_slot;
 
+/* One half of a message: what somebody sends, or wants to receive. */
+typedef enum ls_message_state {
+    LS_MESSAGE_PENDING = 0, /* in a mailbox, its other half has not come          */
+    LS_MESSAGE_ROOM,        /* the same, but it may be left behind now            */
+    LS_MESSAGE_CLAIMED,     /* out of the mailbox, the other half's owner copies  */
+    LS_MESSAGE_DONE,        /* copied                                             */
+    LS_MESSAGE_MISMATCH     /* the halves differ in count or dtype: not copied    */
+} ls_message_state;
+
+typedef struct ls_message {
+    struct ls_message *next; /* in the mailbox, in the order sent */
+    ls_rank *owner;
+    int sender, receiver; /* member numbers */
+    int tag;
+    void *buffer; /* read by a send, written by a receive */
+    size_t count;
+    ls_dtype dtype;
+    size_t other_count; /* of a mismatch: what the other half said */
+    ls_dtype other_dtype;
+    _Atomic int state;
+    struct ls_message *next_left; /* among those that the owner left behind */
+    const ls_team *team;          /* of one left behind only: where */
+} ls_message;
+
+/* What waits for, or is wanted by, one member. */
+typedef struct ls_mailbox {
+    LS_CACHE_ALIGNED pthread_mutex_t
+        mutex;                /* guards the lists and the step from pending to claimed */
+    ls_message *first, *last; /* sends */
+    ls_message *wanted;       /* the member's own receive */
+} ls_mailbox;
+
 struct ls_team {
     LS_CACHE_ALIGNED _Atomic uint64_t
         arrivals; /* of all members, twice; bit 0: broken, see barrier.c */
@@ -85,6 +117,7 @@ struct ls_team {
     int size;
     int *world_ranks; /* of the members */
     ls_slot *slots;
+    ls_mailbox *mailboxes;
 };
 
 struct ls_group {
@@ -111,14 +144,19 @@ typedef struct ls_parking {
 typedef struct ls_wait {
     LS_CACHE_ALIGNED _Atomic uint64_t version; /* odd while it waits; no two waits have the same */
     _Atomic(ls_team *) team;
-    _Atomic int kind;         /* ls_call_kind */
-    _Atomic uint64_t number;  /* of its call in the group */
-    _Atomic uint64_t arrival; /* it waits for every member to arrive as often as this */
+    _Atomic int kind;        /* ls_call_kind */
+    _Atomic uint64_t number; /* of its call in the group */
+    _Atomic uint64_t
+        arrival;            /* collectives: it waits for every member to arrive as often as this */
+    _Atomic int to, to_tag; /* send: world rank of the receiver */
+    _Atomic int from, from_tag;
 } ls_wait;
 
 struct ls_rank {
     ls_parking parking;
     ls_wait wait;
+    ls_message send, receive; /* the ones it waits for */
+    ls_message *left_behind;
     LS_CACHE_ALIGNED _Atomic bool ended;
     ls_world *world;
     int index;

@@ -1,0 +1,29 @@
+/* whereabouts.h - what a rank waits for, as the others see it, and in words. */
+#ifndef LS_COMM_WHEREABOUTS_H
+#define LS_COMM_WHEREABOUTS_H
+
+#include "comm/world_state.h"
+
+/* Shows the other ranks that the owner of `group` waits in a call of `kind`, until ls_wait_end. */
+void ls_wait_begin(ls_group *group, ls_call_kind kind);
+void ls_wait_end(ls_group *group);
+
+/* Which of two things a rank in a channel call waits for. */
+bool ls_waits_to_send(const ls_rank *rank);
+bool ls_waits_to_receive(const ls_rank *rank);
+
+/* A line of text that is written piece by piece; what does not fit is cut off. */
+typedef struct ls_text {
+    char bytes[LS_ERROR_TEXT_BYTES];
+    size_t used;
+} ls_text;
+
+void ls_text_add(ls_text *text, const char *format, ...) LS_PRINTF(2, 3);
+
+/* "group tp, call 7 (all_reduce)", "group pp, send with tag 5": where `rank` waits. */
+void ls_text_add_place(ls_text *text, const ls_rank *rank);
+
+/* "rank 3, which has ended", "... waits in ...", "... is outside any communication". */
+void ls_text_add_whereabouts(ls_text *text, const ls_rank *rank);
+
+#endif
