@@ -69,6 +69,7 @@ ls_status ls_arena_create(ls_arena **ret_arena, ls_memory *memory, ls_memory_cat
                 ls_memory_category_name(category));
     arena->memory = memory;
     arena->category = category;
+    ls_memory_hold(memory);
     *ret_arena = arena;
 exit:
     return status;
@@ -197,6 +198,7 @@ void ls_arena_destroy(ls_arena **arena)
     }
     free(gone->chunks);
     free(gone->log);
+    ls_memory_let_go(gone->memory);
     free(gone);
     *arena = NULL;
 }

@@ -1,6 +1,6 @@
 #include "lockstep/base/memory.h"
 
-#include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/memory_account.h"
@@ -12,6 +12,8 @@ typedef struct held {
 struct ls_memory {
     held categories[LS_MEM_CATEGORIES];
     held total; /* its peak is not the sum of the peaks: those may lie at different times */
+    size_t arenas;
+    bool abandoned; /* destroyed too early: the last arena frees it */
 };
 
 const char *ls_memory_category_name(ls_memory_category category)
@@ -47,10 +49,23 @@ exit:
 
 void ls_memory_destroy(ls_memory **memory)
 {
-    if (*memory == NULL) return;
-    assert((*memory)->total.now == 0 && "an arena outlives its account");
-    free(*memory);
+    ls_memory *gone = *memory;
     *memory = NULL;
+    if (gone == NULL) return;
+    if (gone->arenas > 0)
+        gone->abandoned = true;
+    else
+        free(gone);
+}
+
+void ls_memory_hold(ls_memory *memory)
+{
+    if (memory != NULL) memory->arenas++;
+}
+
+void ls_memory_let_go(ls_memory *memory)
+{
+    if (memory != NULL && --memory->arenas == 0 && memory->abandoned) free(memory);
 }
 
 static void add(held *what, size_t bytes)
