@@ -93,28 +93,30 @@ static const double LS_COS[7] = {
     0x1.aabcedc3e40dep-45,
 };
 
-/* -log(1 - erf x) = x G(x), 0 <= x <= 4, weighted so that the error is relative to erf x:
- * for binary32 results.
- * Error below 2^-45. */
-static const double LS_ERF_SHORT[18] = {
-    0x1.20dd750429be5p+0,
-    0x1.45f306dc8cda7p-1,
-    0x1.a4f4e2b714759p-4,
-    -0x1.39668b42fdbe6p-6,
-    -0x1.b69d74890b185p-13,
-    0x1.bc95e830fde2fp-10,
-    -0x1.34f3456f49b37p-11,
-    0x1.908c8ac2ccecfp-16,
-    0x1.1c88d4e2f7f2ep-14,
-    -0x1.1b0c8552702b5p-15,
-    0x1.cc79a13d7c42fp-18,
-    0x1.aca71c6e4ef51p-21,
-    -0x1.1c953fd58ac58p-20,
-    0x1.9dedb0e96f3f6p-22,
-    -0x1.644ba0fc96fc6p-24,
-    0x1.81f7aa00d94c6p-27,
-    -0x1.e987b2be0505dp-31,
-    0x1.16b30f382d823p-35,
+/* -log(1 - erf x) = x (c[0] + x G(x)), 0 <= x <= 4, c[0] = 2 / sqrt(pi) and G the rest,
+ * weighted so that the error is relative to erf x: for binary32 results.
+ * Error below 2^-51. */
+static const double LS_ERF_SHORT[20] = {
+    0x1.20dd750429b6dp+0,
+    0x1.45f306dc9c766p-1,
+    0x1.a4f4e2a1bd73ap-4,
+    -0x1.39668590997fbp-6,
+    -0x1.b6b6c2173e358p-13,
+    0x1.bca6c6318f827p-10,
+    -0x1.3568e10077854p-11,
+    0x1.b3f2ac56a733ep-16,
+    0x1.0d42caec022a3p-14,
+    -0x1.e898b7337ebaep-16,
+    0x1.4d35550a14e38p-19,
+    0x1.07c41ad8faf43p-18,
+    -0x1.71e9f67a2b118p-19,
+    0x1.219371df68b62p-20,
+    -0x1.3c7af789e78bcp-22,
+    0x1.f7c8ba95852bep-25,
+    -0x1.20ef84cb756c8p-27,
+    0x1.c6d7a23255538p-31,
+    -0x1.b8bc5f21ee677p-35,
+    0x1.8ca9c19cbe3b0p-40,
 };
 
 /* The bits of 2 / pi after the binary point, most significant first, behind a word

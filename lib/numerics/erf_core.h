@@ -32,7 +32,7 @@ static inline float ls_erf_core_f32(float x)
     double g1 = (c[4] + c[5] * a) + (c[6] + c[7] * a) * a2;
     double g2 = (c[8] + c[9] * a) + (c[10] + c[11] * a) * a2;
     double g3 = (c[12] + c[13] * a) + (c[14] + c[15] * a) * a2;
-    double g4 = c[16] + c[17] * a;
+    double g4 = (c[16] + c[17] * a) + (c[18] + c[19] * a) * a2;
     double g = g0 + a4 * (g1 + a4 * (g2 + a4 * (g3 + a4 * g4)));
     double e = -ls_exp_minus_one(-(g * a));
     return (float)ls_with_sign(ls_magnitude(e), d);

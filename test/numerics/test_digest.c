@@ -127,7 +127,7 @@ START_TEST(the_contract_has_one_digest)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, ask, &seen[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-    const char *expected = "2ad78f2a12c9f0e130fa164422b677b16784622706bda9633cbead1763ed83d2";
+    const char *expected = "98f7c608f8633ee1d25e4ba2c51f5d2eb9f5433b8292ba07cc898ef0ee63e475";
     ck_assert_str_eq(ls_contract_name(), "tree/v1");
     for (int i = 0; i < THREADS; i++) {
         ck_assert_str_eq(seen[i], expected);

@@ -74,13 +74,15 @@ def largest_error(f, weight, low, high, c):
     )
 
 
-def polynomial(name, comment, f, weight, low, high, terms):
-    """The lines of one constant array, lowest power first."""
+def polynomial(name, comment, f, weight, low, high, terms, before=()):
+    """The lines of one constant array: the coefficients `before`, then the polynomial's, lowest
+    power first."""
     c = [round64(x) for x in remez(f, weight, low, high, terms)]
     error = mp.log(largest_error(f, weight, low, high, c), 2)
     comment = comment + ["Error below 2^%d. */" % mp.ceil(error)]
     lines = ["/* " + comment[0]] + [" * " + line for line in comment[1:]]
-    lines.append("static const double %s[%d] = {" % (name, terms))
+    c = [round64(x) for x in before] + c
+    lines.append("static const double %s[%d] = {" % (name, len(c)))
     lines += ["    %s," % hex64(x) for x in c]
     lines += ["};", ""]
     return lines
@@ -179,13 +181,15 @@ def coefficients():
         positive(lambda t: t**2 / mp.cos(mp.sqrt(t))),
         mpf(0), q, 7)
 
+    # The first coefficient alone decides the results for small x: it is 2 / sqrt(pi) itself.
+    first = 2 / mp.sqrt(mp.pi)
     out += polynomial(
         "LS_ERF_SHORT",
-        ["-log(1 - erf x) = x G(x), 0 <= x <= 4, weighted so that the error is relative to erf x:",
-         "for binary32 results."],
-        lambda x: -mp.log(mp.erfc(x)) / x if x > 0 else 2 / mp.sqrt(mp.pi),
-        lambda x: mp.erfc(x) / mp.erf(x) * x if x > 0 else mp.sqrt(mp.pi) / 2,
-        mpf(0), mpf(4), 18)
+        ["-log(1 - erf x) = x (c[0] + x G(x)), 0 <= x <= 4, c[0] = 2 / sqrt(pi) and G the rest,",
+         "weighted so that the error is relative to erf x: for binary32 results."],
+        lambda x: (-mp.log(mp.erfc(x)) / x - first) / x if x > 0 else 2 / mp.pi,
+        lambda x: mp.erfc(x) / mp.erf(x) * x**2 if x > 0 else mpf(10) ** -25,
+        mpf(0), mpf(4), 19, [first])
 
     words = 21
     bits = mp.workprec(64 * words + 64)
