@@ -67,6 +67,7 @@ START_TEST(round_trip)
         {"unaligned", LS_I32, 2, {2, 2}},
         {"h\xc3\xa4lfte", LS_F16, 1, {4}},
         {"brain \"quoted\"\n", LS_BF16, 2, {3, 1}},
+        {"empty huge", LS_F64, 3, {(uint64_t)1 << 62, (uint64_t)1 << 40, 0}},
         {"empty last", LS_U8, 1, {0}},
     };
     enum { N = sizeof tensors / sizeof tensors[0] };

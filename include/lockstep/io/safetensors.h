@@ -34,7 +34,8 @@ typedef struct ls_safetensors ls_safetensors;
 LS_API ls_status ls_safetensors_open(ls_safetensors **ret_file, const char *path) LS_MUST_USE;
 LS_API void ls_safetensors_close(ls_safetensors **file);
 
-/* Tensors in the order of their data in the file; i below the count. */
+/* Tensors in the order of their data in the file (empty ones at one place: by name); i below the
+ * count. */
 LS_API size_t ls_safetensors_count(const ls_safetensors *file);
 LS_API const ls_tensor_info *ls_safetensors_at(const ls_safetensors *file, size_t i);
 
