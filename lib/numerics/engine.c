@@ -27,9 +27,12 @@ ls_status ls_engine_parse(const char *name, ls_engine *ret_engine)
 
 void ls_engine_describe(ls_engine engine, char *buffer, size_t size)
 {
-    const char *detail =
-        engine == LS_ENGINE_PORTABLE ? ls_isa_name(ls_isa_current()) : ls_blas_version();
-    snprintf(buffer, size, "%s %s", ls_engine_name(engine), detail);
+    if (engine == LS_ENGINE_PORTABLE)
+        snprintf(buffer, size, "portable %s", ls_isa_name(ls_isa_current()));
+    else if (engine == LS_ENGINE_OPENBLAS)
+        snprintf(buffer, size, "openblas %s", ls_blas_version());
+    else
+        snprintf(buffer, size, "%s openblas %s", ls_engine_name(engine), ls_blas_version());
 }
 
 const char *ls_engine_warning(ls_engine engine)
