@@ -8,7 +8,7 @@
  * Grouped queries (contract rule 12): `group` = heads / kv_heads query heads share one key/value
  * head. A rank holds each kv head that its query heads use, so tp may exceed the number of kv heads
  * or not divide it. A kv head held by several ranks has its dK, dV finished over them before use:
- * one all-reduce per shared kv head among the ranks that share it. */
+ * one all-reduce of dK and one of dV per shared kv head, among the ranks that share it. */
 #ifndef LS_PARALLEL_ATTENTION_BLOCK_H
 #define LS_PARALLEL_ATTENTION_BLOCK_H
 
@@ -69,7 +69,7 @@ LS_API ls_status ls_attention_block_forward(const ls_tensor_parallel *tp,
                                             const ls_attention_kept *kept, const ls_real *x,
                                             const ls_batch *batch) LS_MUST_USE;
 
-/* 1 all-reduce, and 1 per shared kv head. */
+/* 1 all-reduce, and 2 per shared kv head: of dK and of dV. */
 #define ls_attention_block_backward LS_TYPED(ls_attention_block_backward)
 LS_API ls_status ls_attention_block_backward(const ls_tensor_parallel *tp,
                                              const ls_attention_block *block, ls_real *dx,

@@ -59,7 +59,7 @@ LS_API const ls_real *ls_micro_batch_losses(const ls_micro_batch *micro_batch, i
 /* Backward. dx: gradient of the output (NULL with the head). valid: valid targets of the global
  * batch, read with the head. *ret_dx: gradient of the input (NULL with the embedding), kept in the
  * micro-batch. Overwrites the gradients of the stage's parameters; those of a tied parameter by
- * use. Per layer 2 all-reduces and 1 per shared kv head; head 1. */
+ * use. Per layer 2 all-reduces and 2 per shared kv head; head 1. */
 #define ls_stage_backward LS_TYPED(ls_stage_backward)
 LS_API ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *micro_batch, const ls_real *dx,
                                    int64_t valid, const ls_real **ret_dx) LS_MUST_USE;

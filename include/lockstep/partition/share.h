@@ -20,8 +20,9 @@ LS_API ls_share ls_share_of(size_t n, size_t parts, size_t part);
 /* ret_bounds[r] = first thing of part r, ret_bounds[parts] = n: parts + 1 numbers. */
 LS_API void ls_share_bounds(size_t n, size_t parts, size_t *ret_bounds);
 
-/* Whether n things can be cut into `parts` equal runs. LS_ERR_INPUT lists what would do: "--tp 5: 12
- * heads cannot be cut into 5 equal parts; use 1, 2, 3, 4, 6 or 12". option: "--tp"; things: "heads".
+/* Whether n things can be cut into `parts` equal runs. LS_ERR_INPUT lists what would do: "--tp 5:
+ * 12 heads cannot be cut into 5 equal parts; use 1, 2, 3, 4, 6 or 12". option: "--tp"; things:
+ * "heads".
  */
 LS_API ls_status ls_share_check_equal(const char *option, size_t parts, size_t n,
                                       const char *things) LS_MUST_USE;

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""One chapter of apps/ from outside: test_apps.py ROOT PROGRAM FAULTY_PROGRAM HAVE_OPENBLAS
+
+PROGRAM must find every bit equal for every number of ranks; FAULTY_PROGRAM is the same source with
+a fault built in (LS_APP_FAULT) and must find the difference: a comparison that cannot fail is none.
+"""
+import os
+import re
+import subprocess
+import sys
+
+LEGAL = "1, 2, 3, 4, 6 or 12"
+
+# Per chapter: command lines that must succeed beside --ranks 1, 2, 3, 4, 6, 12; bad ones with a part
+# of what is said; lessons: command line and a pattern that the output must have.
+CHAPTERS = {
+    "01_ranks_and_barriers": {
+        "good": ["--ranks 5", "--ranks 64", "--ranks 256"],
+        "bad": [("--ranks 257", "1 to 256")],
+        "lessons": [("--ranks 3", r"(?m)^ +0 +0 \.\. 20 +0 of 2 +0 of 2 +2 +0 +25 ")],
+    },
+    "02_collectives": {
+        "good": ["--ranks 5", "--ranks 7", "--ranks 64", "--ranks 64 --leaves 64", "--leaves 1",
+                 "--ranks 13 --leaves 7", "--seed 9"],
+        "bad": [("--leaves 65", "1 to 64"), ("--seed -1", "2^64 - 1")],
+        "lessons": [  # a ring changes bits, halving does not where shares are nodes, the forest never
+            ("--ranks 3", r"ring +4 = 2 \(P - 1\) +16048 = .* [1-9]\d* of 1003"),
+            ("--ranks 4", r"recursive halving +4 = 2 log2 P +24072 = .* 0 of 1003"),
+            ("--ranks 8", r"recursive halving +6 = 2 log2 P +56168 = .* [1-9]\d* of 1003"),
+            ("--ranks 7", r"forest +1 = 1 +40120 = nodes n e +0 of 1003"),
+            ("--ranks 5", r"rank  3 owns leaves  8 \.\. 10, hands in 8 \.\. 9, 9 \.\. 10\n"),
+            ("--ranks 5", r"\n      \[----0-----\]\[----1-----\]\[----\*-----\]\[----\*-----\]\n"),
+        ],
+    },
+    "03_column_and_row_linear": {
+        "good": ["--ranks 64 --granules 64", "--ranks 7 --granules 7", "--seed 9"],
+        "bad": [("--ranks 5", "12 granules cannot be cut into 5 equal parts; use " + LEGAL),
+                ("--granules 7 --ranks 2", "use 1 or 7"), ("--gemm mkl", "portable or openblas")],
+        "lessons": [  # bias added once, not once per rank; partials per rank at tp 3
+            ("--ranks 3", r"WRONG ON PURPOSE.*z = 66 102; right: 46 62"),
+            ("--ranks 3", r"(?m)^ +1 +32 \.\. 64 +3256 +3 +1680 +1200$"),
+        ],
+    },
+    "04_mlp": {
+        "good": ["--ranks 64 --heads 64 --d-ff 128", "--d-ff 7", "--ranks 2 --d-ff 40", "--seed 9"],
+        "bad": [("--ranks 5", "use " + LEGAL), ("--ranks 3 --d-ff 40", "use 1, 2 or 4"),
+                ("--d-ff 0", "1 to 512")],
+        "lessons": [  # 1 all-reduce each way; rows first 2, and 2 gathers
+            ("--ranks 2", r"GELU, columns first +24 x 30 +1: +1920 +0: +0 +1: +1920 +0: +0 "),
+            ("--ranks 2", r"GELU, rows first +12 x 60 +2: +6720 +0: +0 +0: +0 +2: +3360 "),
+        ],
+    },
+    "05_attention_by_heads": {
+        "good": ["--ranks 64 --heads 64 --kv-heads 8", "--kv-heads 1", "--kv-heads 2",
+                 "--kv-heads 3", "--kv-heads 6", "--kv-heads 12", "--ranks 7 --heads 14 --kv-heads 2",
+                 "--seed 9"],
+        "bad": [("--ranks 5", "12 query heads cannot be cut into 5 equal parts; use " + LEGAL),
+                ("--kv-heads 5", "use " + LEGAL), ("--heads 65", "1 to 64")],
+        "lessons": [  # a rank that holds two shared heads; three ranks to a head
+            ("--ranks 6", r"(?m)^ +1 +2 \.\. 4 .* 4 +4 +896 +0 \(2\) 1 \(2\)$"),
+            ("--ranks 12", r"(?m)^ +11 +11 \.\. 12 .* 2 +2 +448 +3 \(3\)$"),
+        ],
+    },
+    "06_vocabulary": {
+        "good": ["--ranks 64 --heads 64", "--vocab 2", "--vocab 127 --ranks 4", "--vocab 384",
+                 "--vocab 385", "--smoothing 0.3 --ranks 3", "--heads 7 --ranks 7", "--seed 9"],
+        "bad": [("--ranks 5", "use " + LEGAL), ("--vocab 1", "2 to 2000"),
+                ("--smoothing 0.6", "0 to 0.5"), ("--smoothing nan", "0 to 0.5")],
+        "lessons": [  # padding on the last rank alone; -0 is lost among +0
+            ("--ranks 4", r"(?m)^ +3 +288 \.\. 384 +0 +0 +1 +384 +144 +4608 +384$"),
+            ("--ranks 4", r"-0 when the others give -0, \+0 when they give \+0"),
+        ],
+    },
+}
+BAD = [("--ranks 0", "--ranks 0"), ("--ranks -1", "--ranks -1"), ("--ranks x", "--ranks x"),
+       ("--ranks 2.5", "whole number"), ("--ranks 99999999999999999999", "whole number"),
+       ("--ranks", "value is missing"), ("--rank 2", "is --ranks meant?"), ("--what", "--what"),
+       ("3", "no such word"), ("-r 3", "two dashes")]
+ALLOWED_INCLUDES = {"lockstep/lockstep.h", "math.h", "stdio.h", "stdlib.h", "string.h"}
+
+faults = []
+
+
+def run(program, line, **environment):
+    done = subprocess.run([program] + line.split(), capture_output=True, text=True, check=False,
+                          env={**os.environ, **environment}, timeout=120)
+    return done.returncode, done.stdout, done.stderr
+
+
+def expect(holds, *said):
+    if not holds:
+        faults.append(" ".join(str(word) for word in said))
+
+
+def expect_refusal(name, program, line, part, **environment):
+    status, out, err = run(program, line, **environment)
+    one_line = err.startswith(name + ": ") and err.count("\n") == 1 and err.endswith("\n")
+    expect(status == 2 and out == "" and one_line and part in err, "refusal:", line, status, err,
+           out[:200])
+
+
+def main():
+    root, program, faulty, have_blas = sys.argv[1:5]
+    name = os.path.basename(program).removesuffix(".exe")
+    chapter = CHAPTERS[name]
+
+    good = ["", ""] + [f"--ranks {n}" for n in (1, 2, 3, 4, 6, 12)] + chapter["good"]
+    with open(os.path.join(root, "apps", name + ".c"), encoding="utf-8") as file:
+        source = file.read()
+    if '"gemm"' in source:
+        if have_blas == "yes":
+            good += ["--gemm openblas", "--gemm=openblas --seed 3"]
+        else:
+            expect_refusal(name, program, "--gemm openblas", "OpenBLAS")
+    outputs = {}
+    for line in good:
+        status, out, err = run(program, line)
+        expect(status == 0 and err == "" and "DIFFERENT" not in out and len(out) > 200,
+               "must succeed:", line, status, err, out[-300:])
+        if name != "01_ranks_and_barriers":  # which prints times
+            expect(outputs.setdefault(line, out) == out, "two runs differ:", line)
+    status, out, _ = run(program, "", LOCKSTEP_ISA="scalar")
+    expect(status == 0 and outputs.get("", out) == out, "another instruction set, another output")
+
+    status, out, err = run(program, "--help")
+    expect(status == 0 and err == "" and out.startswith("Chapter " + str(int(name[:2]))), "--help",
+           status, err)
+    for option in re.findall(r'ls_option_\w+\("([a-z-]+)"', source):
+        expect("--" + option in out, "--help does not show", option)
+    for line, part in BAD + chapter["bad"]:
+        expect_refusal(name, program, line, part)
+    expect_refusal(name, program, "", "LOCKSTEP_ISA", LOCKSTEP_ISA="mmx")
+    for line, pattern in chapter["lessons"]:
+        _, out, _ = run(program, line)
+        expect(re.search(pattern, out), "the lesson is not there:", line, pattern, out)
+
+    if name == "01_ranks_and_barriers":
+        for line, ranks in (("--fail", 4), ("--fail --ranks 1", 1), ("--fail --ranks 9", 9)):
+            status, out, err = run(program, line)
+            who = f"rank {ranks // 2}: cell "
+            expect(status == 3 and err.startswith(f"{name}: {who}") and err.count("\n") == 1 and
+                   out.count(f"gave up after rank {ranks // 2} failed: cell ") == ranks - 1,
+                   line, status, err, out)
+
+    status, out, err = run(faulty, "")
+    expect(status == 1 and "DIFFERENT" in out and err == "", "the built-in fault is not found:",
+           status, err, out[-300:])
+
+    includes = set(re.findall(r'(?m)^\s*#\s*include\s*[<"]([^>"]+)', source))
+    expect(includes <= ALLOWED_INCLUDES, "includes", includes - ALLOWED_INCLUDES)
+    with open(os.path.join(root, "apps", "README.md"), encoding="utf-8") as file:
+        expect(f"]({name}.c)" in file.read(), "apps/README.md does not list it")
+
+    for fault in faults:
+        print(f"{name}: {fault}")
+    print(f"{name}: {len(good) + len(BAD) + len(chapter['bad']) + len(chapter['lessons'])} runs, "
+          f"{len(faults)} faults")
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
