@@ -7,15 +7,12 @@
 #include "lockstep/base/show.h"
 #include "lockstep/numerics/random.h"
 
-/* Far more than anyone trains on here. */
-#define MOST_BYTES ((size_t)1 << 33)
-
 ls_status ls_text_read(const char *path, ls_text *ret_text)
 {
     ls_status status = LS_OK;
     unsigned char *bytes = NULL;
     size_t count = 0;
-    LS_TRY(ls_read_file(path, MOST_BYTES, &bytes, &count));
+    LS_TRY(ls_read_file(path, SIZE_MAX / 4, &bytes, &count));
     if (count == 0)
         LS_FAIL(LS_ERR_INPUT, "%s: empty; a text has at least two bytes", ls_show(path));
     ret_text->bytes = bytes;

@@ -8,10 +8,13 @@
 #include "lockstep/io/npy.h"
 #include "lockstep/io/safetensors.h"
 
-/* A fresh folder of this name; its path lives as long as the test. */
+/* A fresh folder of this name; a test has at most four. */
 static const char *folder(const char *name)
 {
-    char *path = strdup(scratch_path(name));
+    static char paths[4][1024];
+    static int turn;
+    char *path = paths[turn++ % 4];
+    snprintf(path, sizeof paths[0], "%s", scratch_path(name));
     ck_assert_int_eq(mkdir(path, 0755), 0);
     return path;
 }
@@ -136,12 +139,13 @@ START_TEST(link_is_followed_and_mode_kept)
 }
 END_TEST
 
-/* A rename would have put a plain file in the place of /dev/null. */
+/* A rename would put a plain file in the place of a pipe or a device. (Tried on a pipe of the
+ * test's own only: with that fault in it and run by root, a test on /dev/null would take it from
+ * the whole machine.) */
 START_TEST(places_that_are_no_plain_file)
 {
     const char *f = folder("places");
     ASSERT_SAYS(write_text(f, "x"), LS_ERR_INPUT, "places", "is a folder");
-    ASSERT_SAYS(write_text("/dev/null", "x"), LS_ERR_INPUT, "/dev/null", "device");
     ck_assert_int_eq(mkfifo(inside(f, "pipe"), 0600), 0);
     ASSERT_SAYS(write_text(inside(f, "pipe"), "x"), LS_ERR_INPUT, "pipe", "plain file");
     ASSERT_SAYS(write_text(inside(f, "none/x"), "x"), LS_ERR_INPUT, "none/x", "No such file");
@@ -152,8 +156,8 @@ START_TEST(places_that_are_no_plain_file)
     ASSERT_SAYS(write_text(inside(f, "none\xff\n/x"), "x"), LS_ERR_INPUT, "none\\xff\\x0a/x");
     ck_assert_int_eq(scratch_entries(f), 2);
     struct stat about;
-    ck_assert_int_eq(stat("/dev/null", &about), 0);
-    ck_assert(S_ISCHR(about.st_mode));
+    ck_assert_int_eq(stat(inside(f, "pipe"), &about), 0);
+    ck_assert(S_ISFIFO(about.st_mode));
 }
 END_TEST
 

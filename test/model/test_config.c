@@ -202,17 +202,17 @@ START_TEST(numbers_out_of_range)
 {
     REFUSED("gpt2-nano", c.dropout = -0.1, "--dropout -0.1: ", "from 0 to below 1");
     REFUSED("gpt2-nano", c.dropout = 1, "--dropout 1: ", "from 0 to below 1");
-    REFUSED("gpt2-nano", c.dropout = NAN, "--dropout ", "nan", "from 0 to below 1");
-    REFUSED("gpt2-nano", c.dropout = INFINITY, "--dropout inf: ");
+    REFUSED("gpt2-nano", c.dropout = (double)NAN, "--dropout ", "nan", "from 0 to below 1");
+    REFUSED("gpt2-nano", c.dropout = (double)INFINITY, "--dropout inf: ");
     REFUSED("gpt2-nano", c.label_smoothing = 1.5, "--label-smoothing 1.5: ");
-    REFUSED("gpt2-nano", c.label_smoothing = NAN, "--label-smoothing ");
+    REFUSED("gpt2-nano", c.label_smoothing = (double)NAN, "--label-smoothing ");
     REFUSED("gpt2-nano", c.norm_eps = 0, "--norm-eps 0: ", "above 0");
     REFUSED("gpt2-nano", c.norm_eps = -1e-5, "--norm-eps -1e-05: ");
-    REFUSED("gpt2-nano", c.norm_eps = NAN, "--norm-eps ");
+    REFUSED("gpt2-nano", c.norm_eps = (double)NAN, "--norm-eps ");
     REFUSED("gpt2-nano", c.rope_theta = 0, "--rope-theta 0: ");
-    REFUSED("gpt2-nano", c.rope_theta = INFINITY, "--rope-theta inf: ");
+    REFUSED("gpt2-nano", c.rope_theta = (double)INFINITY, "--rope-theta inf: ");
     REFUSED("gpt2-nano", c.init_std = -1, "--init-std -1: ");
-    REFUSED("gpt2-nano", c.init_std = NAN, "--init-std ");
+    REFUSED("gpt2-nano", c.init_std = (double)NAN, "--init-std ");
     REFUSED("gpt2-nano", c.norm = (ls_norm_kind)2, "--norm 2: ", "layernorm or rmsnorm");
     REFUSED("gpt2-nano", c.activation = (ls_activation_kind)3,
             "--activation 3: ", "gelu_tanh, gelu_erf or swiglu");
