@@ -47,7 +47,7 @@ static ls_status take(const ls_serial *serial, ls_real **ret_array, size_t rows,
     return ls_arena_alloc(serial->kept, rows * cols, sizeof(ls_real), ret_array);
 }
 
-static ls_status take_layer(const ls_serial *serial, serial_layer *layer)
+static ls_status take_layer(const ls_serial *serial, ls_serial_layer *layer)
 {
     ls_status status = LS_OK;
     const ls_config *config = serial->config;
@@ -101,7 +101,7 @@ static size_t count_valid(const ls_batch *batch)
     return valid;
 }
 
-ls_status serial_take_batch(ls_serial *serial, const ls_batch *batch)
+ls_status ls_serial_take_batch(ls_serial *serial, const ls_batch *batch)
 {
     ls_status status = LS_OK;
     serial->ready = false;

@@ -18,16 +18,16 @@
 
 /* The four linears of a layer. */
 typedef struct projections {
-    serial_linear query, key, value, out;
+    ls_serial_linear query, key, value, out;
 } projections;
 
 static projections projections_of(const ls_serial *s, size_t layer)
 {
     projections p = {
-        serial_linear_of(s, LS_QUERY_WEIGHT, LS_QUERY_BIAS, layer, s->model, s->heads),
-        serial_linear_of(s, LS_KEY_WEIGHT, LS_KEY_BIAS, layer, s->model, s->kv),
-        serial_linear_of(s, LS_VALUE_WEIGHT, LS_VALUE_BIAS, layer, s->model, s->kv),
-        serial_linear_of(s, LS_ATTN_OUT_WEIGHT, LS_ATTN_OUT_BIAS, layer, s->heads, s->model),
+        ls_serial_linear_of(s, LS_QUERY_WEIGHT, LS_QUERY_BIAS, layer, s->model, s->heads),
+        ls_serial_linear_of(s, LS_KEY_WEIGHT, LS_KEY_BIAS, layer, s->model, s->kv),
+        ls_serial_linear_of(s, LS_VALUE_WEIGHT, LS_VALUE_BIAS, layer, s->model, s->kv),
+        ls_serial_linear_of(s, LS_ATTN_OUT_WEIGHT, LS_ATTN_OUT_BIAS, layer, s->heads, s->model),
     };
     return p;
 }
@@ -44,8 +44,8 @@ static ls_attention_shape head_shape(const ls_serial *serial, size_t layer, size
         .scale = 1 / sqrt((double)dh),
         .causal = serial->config->causal,
         .keys = NULL,
-        .dropout = serial_dropout_probability(serial),
-        .stream = serial_dropout_stream(serial, LS_RANDOM_DROPOUT_ATTENTION, layer),
+        .dropout = ls_serial_dropout_probability(serial),
+        .stream = ls_serial_dropout_stream(serial, LS_RANDOM_DROPOUT_ATTENTION, layer),
         .first_index = (uint64_t)(b * H + h) * S * S,
     };
     return shape;
@@ -84,18 +84,18 @@ static void rotary(const ls_serial *serial, ls_real *x, ls_axis heads, bool back
     }
 }
 
-ls_status serial_attention_forward(const ls_serial *serial, size_t layer, ls_real *a)
+ls_status ls_serial_attention_forward(const ls_serial *serial, size_t layer, ls_real *a)
 {
     ls_status status = LS_OK;
-    const serial_layer *act = &serial->layers[layer];
+    const ls_serial_layer *act = &serial->layers[layer];
     const projections p = projections_of(serial, layer);
     const size_t S = serial->batch.S, mark = ls_arena_mark(serial->temporary);
     ls_real *scores = NULL;
     LS_TRY(ls_arena_alloc(serial->temporary, S * S, sizeof *scores, &scores));
 
-    LS_TRY(serial_linear_forward(serial, p.query, act->q, act->n1));
-    LS_TRY(serial_linear_forward(serial, p.key, act->k, act->n1));
-    LS_TRY(serial_linear_forward(serial, p.value, act->v, act->n1));
+    LS_TRY(ls_serial_linear_forward(serial, p.query, act->q, act->n1));
+    LS_TRY(ls_serial_linear_forward(serial, p.key, act->k, act->n1));
+    LS_TRY(ls_serial_linear_forward(serial, p.value, act->v, act->n1));
     rotary(serial, act->q, serial->heads, false);
     rotary(serial, act->k, serial->kv, false);
 
@@ -106,7 +106,7 @@ ls_status serial_attention_forward(const ls_serial *serial, size_t layer, ls_rea
             LS_TRY(ls_attention_forward(serial->engine, &shape, act->o + at.q, act->P + at.P,
                                         act->q + at.q, act->k + at.kv, act->v + at.kv, scores));
         }
-    LS_TRY(serial_linear_forward(serial, p.out, a, act->o));
+    LS_TRY(ls_serial_linear_forward(serial, p.out, a, act->o));
 exit:
     ls_arena_release(serial->temporary, mark);
     return status;
@@ -118,7 +118,7 @@ static ls_status cores_backward(const ls_serial *serial, size_t layer, ls_real *
                                 ls_real *dv, const ls_real *d_o)
 {
     ls_status status = LS_OK;
-    const serial_layer *act = &serial->layers[layer];
+    const ls_serial_layer *act = &serial->layers[layer];
     const size_t S = serial->batch.S, mark = ls_arena_mark(serial->temporary);
     const size_t group = serial->heads.granules / serial->kv.granules;
     const size_t copy = ls_axis_extent(serial->tokens) * ls_axis_extent(serial->kv);
@@ -161,11 +161,11 @@ static ls_status input_gradient(const ls_serial *serial, const projections *p, l
                          terms, 3, dn1, serial->config->d_model);
 }
 
-ls_status serial_attention_backward(const ls_serial *serial, size_t layer, ls_real *dn1,
-                                    const ls_real *da)
+ls_status ls_serial_attention_backward(const ls_serial *serial, size_t layer, ls_real *dn1,
+                                       const ls_real *da)
 {
     ls_status status = LS_OK;
-    const serial_layer *act = &serial->layers[layer];
+    const ls_serial_layer *act = &serial->layers[layer];
     const projections p = projections_of(serial, layer);
     const size_t n = ls_axis_extent(serial->tokens), mark = ls_arena_mark(serial->temporary);
     const size_t D = ls_axis_extent(serial->heads), Dkv = ls_axis_extent(serial->kv);
@@ -176,17 +176,17 @@ ls_status serial_attention_backward(const ls_serial *serial, size_t layer, ls_re
     LS_TRY(ls_arena_alloc(serial->temporary, n * Dkv, sizeof *dv, &dv));
 
     /* a = o Wo + bo */
-    LS_TRY(serial_linear_backward_parameters(serial, p.out, act->o, da));
-    LS_TRY(serial_linear_backward_input(serial, p.out, d_o, da));
+    LS_TRY(ls_serial_linear_backward_parameters(serial, p.out, act->o, da));
+    LS_TRY(ls_serial_linear_backward_input(serial, p.out, d_o, da));
     /* o_h = attention(q_h, k_j, v_j) */
     LS_TRY(cores_backward(serial, layer, dq, dk, dv, d_o));
     /* q, k turned */
     rotary(serial, dq, serial->heads, true);
     rotary(serial, dk, serial->kv, true);
     /* q = n1 Wq + bq, k = n1 Wk + bk, v = n1 Wv + bv */
-    LS_TRY(serial_linear_backward_parameters(serial, p.query, act->n1, dq));
-    LS_TRY(serial_linear_backward_parameters(serial, p.key, act->n1, dk));
-    LS_TRY(serial_linear_backward_parameters(serial, p.value, act->n1, dv));
+    LS_TRY(ls_serial_linear_backward_parameters(serial, p.query, act->n1, dq));
+    LS_TRY(ls_serial_linear_backward_parameters(serial, p.key, act->n1, dk));
+    LS_TRY(ls_serial_linear_backward_parameters(serial, p.value, act->n1, dv));
     LS_TRY(input_gradient(serial, &p, dn1, dq, dk, dv));
 exit:
     ls_arena_release(serial->temporary, mark);

@@ -11,7 +11,7 @@
 #include "lockstep/numerics/tree.h"
 #include "serial/serial_parts.h"
 
-void serial_embedding_forward(const ls_serial *serial, ls_real *x)
+void ls_serial_embedding_forward(const ls_serial *serial, ls_real *x)
 {
     const ls_slot *token = ls_store_slot(serial->store, LS_TOKEN_EMBEDDING, 0);
     const ls_slot *position = ls_store_slot(serial->store, LS_POSITION_EMBEDDING, 0);
@@ -21,10 +21,10 @@ void serial_embedding_forward(const ls_serial *serial, ls_real *x)
     if (position != NULL)
         for (size_t b = 0; b < B; b++) /* rows 0 .. S - 1 of the table, beside each sequence */
             ls_add(x + b * S * D, x + b * S * D, position->value, S * D);
-    serial_dropout(serial, x, x, LS_RANDOM_DROPOUT_EMBEDDING, 0);
+    ls_serial_dropout(serial, x, x, LS_RANDOM_DROPOUT_EMBEDDING, 0);
 }
 
-ls_status serial_embedding_backward(const ls_serial *serial, ls_real *dx)
+ls_status ls_serial_embedding_backward(const ls_serial *serial, ls_real *dx)
 {
     ls_status status = LS_OK;
     ls_slot *token = ls_store_slot(serial->store, LS_TOKEN_EMBEDDING, 0);
@@ -32,7 +32,7 @@ ls_status serial_embedding_backward(const ls_serial *serial, ls_real *dx)
     const size_t B = serial->batch.B, S = serial->batch.S, D = serial->config->d_model;
 
     /* x = dropout(e) */
-    serial_dropout(serial, dx, dx, LS_RANDOM_DROPOUT_EMBEDDING, 0);
+    ls_serial_dropout(serial, dx, dx, LS_RANDOM_DROPOUT_EMBEDDING, 0);
 
     /* e = token row + position row: row s sums over the sequences; no token, no gradient */
     if (position != NULL) {

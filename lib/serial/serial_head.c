@@ -18,20 +18,20 @@ static ls_real *head_gradient(const ls_serial *serial)
     return head_slot(serial)->grad[serial->config->tied ? 1 : 0];
 }
 
-ls_status serial_head_forward(const ls_serial *serial)
+ls_status ls_serial_head_forward(const ls_serial *serial)
 {
     const size_t D = serial->config->d_model, Vp = ls_axis_extent(serial->vocab);
-    serial_norm_forward(serial, LS_FINAL_NORM_SCALE, LS_FINAL_NORM_SHIFT, 0, serial->xf,
-                        serial->mean, serial->rstd, serial->x);
+    ls_serial_norm_forward(serial, LS_FINAL_NORM_SCALE, LS_FINAL_NORM_SHIFT, 0, serial->xf,
+                           serial->mean, serial->rstd, serial->x);
     return ls_gemm(serial->engine, LS_NO_TRANS, LS_TRANS, serial->tokens, serial->vocab,
                    serial->model, serial->xf, D, head_slot(serial)->value, D, serial->z, Vp, false);
 }
 
-ls_status serial_head_backward(const ls_serial *serial, ls_real *dx)
+ls_status ls_serial_head_backward(const ls_serial *serial, ls_real *dx)
 {
     ls_status status = LS_OK;
     const size_t D = serial->config->d_model, Vp = ls_axis_extent(serial->vocab);
-    const ls_real *dz = serial->z; /* serial_loss_backward has put it there */
+    const ls_real *dz = serial->z; /* ls_serial_loss_backward has put it there */
 
     /* z = xf E^T: dE = dz^T xf, dxf = dz E */
     LS_TRY(ls_gemm(serial->engine, LS_TRANS, LS_NO_TRANS, serial->vocab, serial->model,
@@ -39,8 +39,8 @@ ls_status serial_head_backward(const ls_serial *serial, ls_real *dx)
     LS_TRY(ls_gemm(serial->engine, LS_NO_TRANS, LS_NO_TRANS, serial->tokens, serial->model,
                    serial->vocab, dz, Vp, head_slot(serial)->value, D, dx, D, false));
     /* xf = final_norm(x) */
-    serial_norm_backward(serial, LS_FINAL_NORM_SCALE, LS_FINAL_NORM_SHIFT, 0, dx, dx, serial->x,
-                         serial->mean, serial->rstd);
+    ls_serial_norm_backward(serial, LS_FINAL_NORM_SCALE, LS_FINAL_NORM_SHIFT, 0, dx, dx, serial->x,
+                            serial->mean, serial->rstd);
 exit:
     return status;
 }

@@ -14,10 +14,10 @@
 #include "lockstep/numerics/tree.h"
 #include "serial/serial_parts.h"
 
-serial_linear serial_linear_of(const ls_serial *serial, ls_role weight, ls_role bias, size_t layer,
-                               ls_axis in, ls_axis out)
+ls_serial_linear ls_serial_linear_of(const ls_serial *serial, ls_role weight, ls_role bias,
+                                     size_t layer, ls_axis in, ls_axis out)
 {
-    serial_linear linear = {
+    ls_serial_linear linear = {
         .weight = ls_store_slot(serial->store, weight, layer),
         .bias = ls_store_slot(serial->store, bias, layer),
         .in = in,
@@ -26,8 +26,8 @@ serial_linear serial_linear_of(const ls_serial *serial, ls_role weight, ls_role 
     return linear;
 }
 
-ls_status serial_linear_forward(const ls_serial *serial, serial_linear linear, ls_real *y,
-                                const ls_real *x)
+ls_status ls_serial_linear_forward(const ls_serial *serial, ls_serial_linear linear, ls_real *y,
+                                   const ls_real *x)
 {
     ls_status status = LS_OK;
     const size_t n_in = ls_axis_extent(linear.in), n_out = ls_axis_extent(linear.out);
@@ -40,8 +40,8 @@ exit:
     return status;
 }
 
-ls_status serial_linear_backward_parameters(const ls_serial *serial, serial_linear linear,
-                                            const ls_real *x, const ls_real *dy)
+ls_status ls_serial_linear_backward_parameters(const ls_serial *serial, ls_serial_linear linear,
+                                               const ls_real *x, const ls_real *dy)
 {
     ls_status status = LS_OK;
     const size_t n_in = ls_axis_extent(linear.in), n_out = ls_axis_extent(linear.out);
@@ -54,8 +54,8 @@ exit:
     return status;
 }
 
-ls_status serial_linear_backward_input(const ls_serial *serial, serial_linear linear, ls_real *dx,
-                                       const ls_real *dy)
+ls_status ls_serial_linear_backward_input(const ls_serial *serial, ls_serial_linear linear,
+                                          ls_real *dx, const ls_real *dy)
 {
     const size_t n_in = ls_axis_extent(linear.in), n_out = ls_axis_extent(linear.out);
     /* y = x W: dx = dy W^T */

@@ -47,7 +47,7 @@ exit:
     return status;
 }
 
-ls_status serial_loss_forward(ls_serial *serial, ls_real *ret_loss)
+ls_status ls_serial_loss_forward(ls_serial *serial, ls_real *ret_loss)
 {
     ls_status status = LS_OK;
     const size_t mark = ls_arena_mark(serial->temporary);
@@ -66,7 +66,7 @@ exit:
     return status;
 }
 
-void serial_loss_backward(ls_serial *serial)
+void ls_serial_loss_backward(ls_serial *serial)
 {
     const size_t n = ls_axis_extent(serial->tokens), Vp = ls_axis_extent(serial->vocab);
     /* loss = total / valid: every valid token's loss has this gradient */

@@ -10,7 +10,7 @@
 #include "serial/serial_parts.h"
 
 typedef struct mlp_linears {
-    serial_linear gate, up, down;
+    ls_serial_linear gate, up, down;
 } mlp_linears;
 
 static mlp_linears linears_of(const ls_serial *s, size_t layer)
@@ -19,8 +19,9 @@ static mlp_linears linears_of(const ls_serial *s, size_t layer)
     const bool row_first = s->config->mlp_cut == LS_MLP_ROW_FIRST;
     const ls_axis in = row_first ? ls_axis_of(H, D / H) : s->model;
     mlp_linears linears = {
-        .up = serial_linear_of(s, LS_MLP_UP_WEIGHT, LS_MLP_UP_BIAS, layer, in, s->ff),
-        .down = serial_linear_of(s, LS_MLP_DOWN_WEIGHT, LS_MLP_DOWN_BIAS, layer, s->ff, s->model),
+        .up = ls_serial_linear_of(s, LS_MLP_UP_WEIGHT, LS_MLP_UP_BIAS, layer, in, s->ff),
+        .down =
+            ls_serial_linear_of(s, LS_MLP_DOWN_WEIGHT, LS_MLP_DOWN_BIAS, layer, s->ff, s->model),
     };
     if (s->config->activation == LS_SWIGLU) {
         linears.gate = linears.up; /* the same axes, no bias */
@@ -30,14 +31,14 @@ static mlp_linears linears_of(const ls_serial *s, size_t layer)
     return linears;
 }
 
-ls_status serial_mlp_forward(const ls_serial *serial, size_t layer, ls_real *m)
+ls_status ls_serial_mlp_forward(const ls_serial *serial, size_t layer, ls_real *m)
 {
     ls_status status = LS_OK;
-    const serial_layer *act = &serial->layers[layer];
+    const ls_serial_layer *act = &serial->layers[layer];
     const mlp_linears linears = linears_of(serial, layer);
     const size_t n = ls_axis_extent(serial->tokens) * serial->config->d_ff;
 
-    LS_TRY(serial_linear_forward(serial, linears.up, act->h, act->n2));
+    LS_TRY(ls_serial_linear_forward(serial, linears.up, act->h, act->n2));
     switch (serial->config->activation) {
     case LS_GELU_TANH:
         ls_gelu_tanh_forward(act->u, act->h, n);
@@ -46,11 +47,11 @@ ls_status serial_mlp_forward(const ls_serial *serial, size_t layer, ls_real *m)
         ls_gelu_erf_forward(act->u, act->h, n);
         break;
     case LS_SWIGLU:
-        LS_TRY(serial_linear_forward(serial, linears.gate, act->gate, act->n2));
+        LS_TRY(ls_serial_linear_forward(serial, linears.gate, act->gate, act->n2));
         ls_swiglu_forward(act->u, act->gate, act->h, n);
         break;
     }
-    LS_TRY(serial_linear_forward(serial, linears.down, m, act->u));
+    LS_TRY(ls_serial_linear_forward(serial, linears.down, m, act->u));
 exit:
     return status;
 }
@@ -69,11 +70,11 @@ static ls_status swiglu_input_gradient(const ls_serial *serial, const mlp_linear
                          serial->ff.granules, terms, 2, dn2, serial->config->d_model);
 }
 
-ls_status serial_mlp_backward(const ls_serial *serial, size_t layer, ls_real *dn2,
-                              const ls_real *dm)
+ls_status ls_serial_mlp_backward(const ls_serial *serial, size_t layer, ls_real *dn2,
+                                 const ls_real *dm)
 {
     ls_status status = LS_OK;
-    const serial_layer *act = &serial->layers[layer];
+    const ls_serial_layer *act = &serial->layers[layer];
     const mlp_linears linears = linears_of(serial, layer);
     const size_t n = ls_axis_extent(serial->tokens) * serial->config->d_ff;
     const size_t mark = ls_arena_mark(serial->temporary);
@@ -81,15 +82,15 @@ ls_status serial_mlp_backward(const ls_serial *serial, size_t layer, ls_real *dn
     LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof *du, &du));
 
     /* m = u W2 + b2 */
-    LS_TRY(serial_linear_backward_parameters(serial, linears.down, act->u, dm));
-    LS_TRY(serial_linear_backward_input(serial, linears.down, du, dm));
+    LS_TRY(ls_serial_linear_backward_parameters(serial, linears.down, act->u, dm));
+    LS_TRY(ls_serial_linear_backward_input(serial, linears.down, du, dm));
     if (serial->config->activation == LS_SWIGLU) {
         LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof *dh, &dh));
         /* u = silu(gate) h; gate = n2 Wgate, h = n2 Wup + b1 */
         dgate = du;
         ls_swiglu_backward(dgate, dh, du, act->gate, act->h, n);
-        LS_TRY(serial_linear_backward_parameters(serial, linears.gate, act->n2, dgate));
-        LS_TRY(serial_linear_backward_parameters(serial, linears.up, act->n2, dh));
+        LS_TRY(ls_serial_linear_backward_parameters(serial, linears.gate, act->n2, dgate));
+        LS_TRY(ls_serial_linear_backward_parameters(serial, linears.up, act->n2, dh));
         LS_TRY(swiglu_input_gradient(serial, &linears, dn2, dgate, dh));
     } else {
         /* u = gelu(h), h = n2 W1 + b1 */
@@ -98,8 +99,8 @@ ls_status serial_mlp_backward(const ls_serial *serial, size_t layer, ls_real *dn
             ls_gelu_tanh_backward(dh, du, act->h, n);
         else
             ls_gelu_erf_backward(dh, du, act->h, n);
-        LS_TRY(serial_linear_backward_parameters(serial, linears.up, act->n2, dh));
-        LS_TRY(serial_linear_backward_input(serial, linears.up, dn2, dh));
+        LS_TRY(ls_serial_linear_backward_parameters(serial, linears.up, act->n2, dh));
+        LS_TRY(ls_serial_linear_backward_input(serial, linears.up, dn2, dh));
     }
 exit:
     ls_arena_release(serial->temporary, mark);

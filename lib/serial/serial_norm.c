@@ -14,8 +14,8 @@ static ls_real *gradient_of(const ls_slot *slot)
     return slot ? slot->grad[0] : NULL;
 }
 
-void serial_norm_forward(const ls_serial *serial, ls_role scale, ls_role shift, size_t layer,
-                         ls_real *y, ls_real *mean, ls_real *rstd, const ls_real *x)
+void ls_serial_norm_forward(const ls_serial *serial, ls_role scale, ls_role shift, size_t layer,
+                            ls_real *y, ls_real *mean, ls_real *rstd, const ls_real *x)
 {
     const ls_real *weight = value_of(ls_store_slot(serial->store, scale, layer));
     const ls_real *bias = value_of(ls_store_slot(serial->store, shift, layer));
@@ -27,9 +27,9 @@ void serial_norm_forward(const ls_serial *serial, ls_role scale, ls_role shift, 
         ls_rms_norm_forward(y, rstd, x, weight, n, D, eps);
 }
 
-void serial_norm_backward(const ls_serial *serial, ls_role scale, ls_role shift, size_t layer,
-                          ls_real *dx, const ls_real *dy, const ls_real *x, const ls_real *mean,
-                          const ls_real *rstd)
+void ls_serial_norm_backward(const ls_serial *serial, ls_role scale, ls_role shift, size_t layer,
+                             ls_real *dx, const ls_real *dy, const ls_real *x, const ls_real *mean,
+                             const ls_real *rstd)
 {
     const ls_slot *weight = ls_store_slot(serial->store, scale, layer);
     const ls_slot *bias = ls_store_slot(serial->store, shift, layer);

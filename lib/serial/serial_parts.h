@@ -11,7 +11,7 @@
 #include "lockstep/serial/serial.h"
 
 /* What the forward pass of one layer keeps for its backward pass. */
-typedef struct serial_layer {
+typedef struct ls_serial_layer {
     ls_real *x;             /* tokens x D: the layer's input                                  */
     ls_real *mean1, *rstd1; /* tokens: statistics of the first norm (RMSNorm has no mean)     */
     ls_real *n1;            /* tokens x D: norm1(x)                                           */
@@ -25,7 +25,7 @@ typedef struct serial_layer {
     ls_real *gate;          /* tokens x F: n2 Wgate, SwiGLU alone                             */
     ls_real *h;             /* tokens x F: n2 W1 + b1, before the activation                  */
     ls_real *u;             /* tokens x F: after it                                           */
-} serial_layer;
+} ls_serial_layer;
 
 struct ls_serial {
     ls_store *store; /* not owned */
@@ -50,7 +50,7 @@ struct ls_serial {
     bool ready;     /* it went well, and no backward pass has used it up  */
     ls_batch batch; /* its tokens and targets are copies                  */
     ls_axis tokens; /* B granules of S (rule 9)                           */
-    serial_layer *layers;
+    ls_serial_layer *layers;
     ls_real *x;                 /* tokens x D: output of the last layer               */
     ls_real *mean, *rstd;       /* tokens: statistics of the final norm               */
     ls_real *xf;                /* tokens x D: final_norm(x)                          */
@@ -62,97 +62,98 @@ struct ls_serial {
 /* ---- a linear layer: serial_linear.c */
 
 /* y = x W + b with the axes that its three products run over. */
-typedef struct serial_linear {
+typedef struct ls_serial_linear {
     ls_slot *weight; /* extent(in) x extent(out) */
     ls_slot *bias;   /* extent(out); NULL when the model has none */
     ls_axis in, out;
-} serial_linear;
+} ls_serial_linear;
 
-#define serial_linear_of LS_TYPED(serial_linear_of)
-serial_linear serial_linear_of(const ls_serial *serial, ls_role weight, ls_role bias, size_t layer,
-                               ls_axis in, ls_axis out);
+#define ls_serial_linear_of LS_TYPED(ls_serial_linear_of)
+ls_serial_linear ls_serial_linear_of(const ls_serial *serial, ls_role weight, ls_role bias,
+                                     size_t layer, ls_axis in, ls_axis out);
 
 /* y = x W + b. x: tokens x in, y: tokens x out. */
-#define serial_linear_forward LS_TYPED(serial_linear_forward)
-ls_status serial_linear_forward(const ls_serial *serial, serial_linear linear, ls_real *y,
-                                const ls_real *x) LS_MUST_USE;
+#define ls_serial_linear_forward LS_TYPED(ls_serial_linear_forward)
+ls_status ls_serial_linear_forward(const ls_serial *serial, ls_serial_linear linear, ls_real *y,
+                                   const ls_real *x) LS_MUST_USE;
 
 /* dW = x^T dy, db = sum of dy over the tokens: into the gradients of the store. */
-#define serial_linear_backward_parameters LS_TYPED(serial_linear_backward_parameters)
-ls_status serial_linear_backward_parameters(const ls_serial *serial, serial_linear linear,
-                                            const ls_real *x, const ls_real *dy) LS_MUST_USE;
+#define ls_serial_linear_backward_parameters LS_TYPED(ls_serial_linear_backward_parameters)
+ls_status ls_serial_linear_backward_parameters(const ls_serial *serial, ls_serial_linear linear,
+                                               const ls_real *x, const ls_real *dy) LS_MUST_USE;
 
 /* dx = dy W^T. */
-#define serial_linear_backward_input LS_TYPED(serial_linear_backward_input)
-ls_status serial_linear_backward_input(const ls_serial *serial, serial_linear linear, ls_real *dx,
-                                       const ls_real *dy) LS_MUST_USE;
+#define ls_serial_linear_backward_input LS_TYPED(ls_serial_linear_backward_input)
+ls_status ls_serial_linear_backward_input(const ls_serial *serial, ls_serial_linear linear,
+                                          ls_real *dx, const ls_real *dy) LS_MUST_USE;
 
 /* ---- LayerNorm or RMSNorm: serial_norm.c */
 
 /* y = norm(x); mean (LayerNorm alone) and rstd are kept. scale, shift: roles of the parameters. */
-#define serial_norm_forward LS_TYPED(serial_norm_forward)
-void serial_norm_forward(const ls_serial *serial, ls_role scale, ls_role shift, size_t layer,
-                         ls_real *y, ls_real *mean, ls_real *rstd, const ls_real *x);
+#define ls_serial_norm_forward LS_TYPED(ls_serial_norm_forward)
+void ls_serial_norm_forward(const ls_serial *serial, ls_role scale, ls_role shift, size_t layer,
+                            ls_real *y, ls_real *mean, ls_real *rstd, const ls_real *x);
 
 /* dx from dy (dx may be dy), and the gradients of scale and shift into the store. */
-#define serial_norm_backward LS_TYPED(serial_norm_backward)
-void serial_norm_backward(const ls_serial *serial, ls_role scale, ls_role shift, size_t layer,
-                          ls_real *dx, const ls_real *dy, const ls_real *x, const ls_real *mean,
-                          const ls_real *rstd);
+#define ls_serial_norm_backward LS_TYPED(ls_serial_norm_backward)
+void ls_serial_norm_backward(const ls_serial *serial, ls_role scale, ls_role shift, size_t layer,
+                             ls_real *dx, const ls_real *dy, const ls_real *x, const ls_real *mean,
+                             const ls_real *rstd);
 
 /* ---- dropout of tokens x D: serial_dropout.c. Backward is the same call: the mask is drawn again
  * from the same numbers. y may be x. */
-#define serial_dropout LS_TYPED(serial_dropout)
-void serial_dropout(const ls_serial *serial, ls_real *y, const ls_real *x, ls_purpose purpose,
-                    size_t layer);
-#define serial_dropout_probability LS_TYPED(serial_dropout_probability)
-double serial_dropout_probability(const ls_serial *serial); /* 0 when the batch has it off */
-#define serial_dropout_stream LS_TYPED(serial_dropout_stream)
-ls_stream serial_dropout_stream(const ls_serial *serial, ls_purpose purpose, size_t layer);
+#define ls_serial_dropout LS_TYPED(ls_serial_dropout)
+void ls_serial_dropout(const ls_serial *serial, ls_real *y, const ls_real *x, ls_purpose purpose,
+                       size_t layer);
+#define ls_serial_dropout_probability LS_TYPED(ls_serial_dropout_probability)
+double ls_serial_dropout_probability(const ls_serial *serial); /* 0 when the batch has it off */
+#define ls_serial_dropout_stream LS_TYPED(ls_serial_dropout_stream)
+ls_stream ls_serial_dropout_stream(const ls_serial *serial, ls_purpose purpose, size_t layer);
 
 /* ---- the parts of the model, in the order of a forward pass. Backward functions leave the
  * gradients of their parameters in the store. */
 
 /* serial_embedding.c. x: tokens x D, out. dx: the gradient of x; overwritten. */
-#define serial_embedding_forward LS_TYPED(serial_embedding_forward)
-void serial_embedding_forward(const ls_serial *serial, ls_real *x);
-#define serial_embedding_backward LS_TYPED(serial_embedding_backward)
-ls_status serial_embedding_backward(const ls_serial *serial, ls_real *dx) LS_MUST_USE;
+#define ls_serial_embedding_forward LS_TYPED(ls_serial_embedding_forward)
+void ls_serial_embedding_forward(const ls_serial *serial, ls_real *x);
+#define ls_serial_embedding_backward LS_TYPED(ls_serial_embedding_backward)
+ls_status ls_serial_embedding_backward(const ls_serial *serial, ls_real *dx) LS_MUST_USE;
 
 /* serial_attention.c. a = (attention of n1) Wo + bo, tokens x D; dn1 from da. */
-#define serial_attention_forward LS_TYPED(serial_attention_forward)
-ls_status serial_attention_forward(const ls_serial *serial, size_t layer, ls_real *a) LS_MUST_USE;
-#define serial_attention_backward LS_TYPED(serial_attention_backward)
-ls_status serial_attention_backward(const ls_serial *serial, size_t layer, ls_real *dn1,
-                                    const ls_real *da) LS_MUST_USE;
+#define ls_serial_attention_forward LS_TYPED(ls_serial_attention_forward)
+ls_status ls_serial_attention_forward(const ls_serial *serial, size_t layer,
+                                      ls_real *a) LS_MUST_USE;
+#define ls_serial_attention_backward LS_TYPED(ls_serial_attention_backward)
+ls_status ls_serial_attention_backward(const ls_serial *serial, size_t layer, ls_real *dn1,
+                                       const ls_real *da) LS_MUST_USE;
 
 /* serial_mlp.c. m = mlp(n2), tokens x D; dn2 from dm. */
-#define serial_mlp_forward LS_TYPED(serial_mlp_forward)
-ls_status serial_mlp_forward(const ls_serial *serial, size_t layer, ls_real *m) LS_MUST_USE;
-#define serial_mlp_backward LS_TYPED(serial_mlp_backward)
-ls_status serial_mlp_backward(const ls_serial *serial, size_t layer, ls_real *dn2,
-                              const ls_real *dm) LS_MUST_USE;
+#define ls_serial_mlp_forward LS_TYPED(ls_serial_mlp_forward)
+ls_status ls_serial_mlp_forward(const ls_serial *serial, size_t layer, ls_real *m) LS_MUST_USE;
+#define ls_serial_mlp_backward LS_TYPED(ls_serial_mlp_backward)
+ls_status ls_serial_mlp_backward(const ls_serial *serial, size_t layer, ls_real *dn2,
+                                 const ls_real *dm) LS_MUST_USE;
 
 /* serial_block.c. y: the layer's output. dx: in the gradient of the output, out of the input. */
-#define serial_block_forward LS_TYPED(serial_block_forward)
-ls_status serial_block_forward(const ls_serial *serial, size_t layer, ls_real *y) LS_MUST_USE;
-#define serial_block_backward LS_TYPED(serial_block_backward)
-ls_status serial_block_backward(const ls_serial *serial, size_t layer, ls_real *dx) LS_MUST_USE;
+#define ls_serial_block_forward LS_TYPED(ls_serial_block_forward)
+ls_status ls_serial_block_forward(const ls_serial *serial, size_t layer, ls_real *y) LS_MUST_USE;
+#define ls_serial_block_backward LS_TYPED(ls_serial_block_backward)
+ls_status ls_serial_block_backward(const ls_serial *serial, size_t layer, ls_real *dx) LS_MUST_USE;
 
 /* serial_head.c. Final norm and logits z; dx, the gradient of the last layer's output, from dz. */
-#define serial_head_forward LS_TYPED(serial_head_forward)
-ls_status serial_head_forward(const ls_serial *serial) LS_MUST_USE;
-#define serial_head_backward LS_TYPED(serial_head_backward)
-ls_status serial_head_backward(const ls_serial *serial, ls_real *dx) LS_MUST_USE;
+#define ls_serial_head_forward LS_TYPED(ls_serial_head_forward)
+ls_status ls_serial_head_forward(const ls_serial *serial) LS_MUST_USE;
+#define ls_serial_head_backward LS_TYPED(ls_serial_head_backward)
+ls_status ls_serial_head_backward(const ls_serial *serial, ls_real *dx) LS_MUST_USE;
 
 /* serial_loss.c. The loss of z; the backward pass turns z into dz. */
-#define serial_loss_forward LS_TYPED(serial_loss_forward)
-ls_status serial_loss_forward(ls_serial *serial, ls_real *ret_loss) LS_MUST_USE;
-#define serial_loss_backward LS_TYPED(serial_loss_backward)
-void serial_loss_backward(ls_serial *serial);
+#define ls_serial_loss_forward LS_TYPED(ls_serial_loss_forward)
+ls_status ls_serial_loss_forward(ls_serial *serial, ls_real *ret_loss) LS_MUST_USE;
+#define ls_serial_loss_backward LS_TYPED(ls_serial_loss_backward)
+void ls_serial_loss_backward(ls_serial *serial);
 
 /* serial_activations.c. Checks a batch, copies it and makes room for what a forward pass keeps. */
-#define serial_take_batch LS_TYPED(serial_take_batch)
-ls_status serial_take_batch(ls_serial *serial, const ls_batch *batch) LS_MUST_USE;
+#define ls_serial_take_batch LS_TYPED(ls_serial_take_batch)
+ls_status ls_serial_take_batch(ls_serial *serial, const ls_batch *batch) LS_MUST_USE;
 
 #endif

@@ -12,13 +12,13 @@ ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch, ls_real *r
     ls_status status = LS_OK;
     const size_t L = serial->config->layers;
     ls_real loss;
-    LS_TRY(serial_take_batch(serial, batch));
+    LS_TRY(ls_serial_take_batch(serial, batch));
 
-    serial_embedding_forward(serial, serial->layers[0].x);
+    ls_serial_embedding_forward(serial, serial->layers[0].x);
     for (size_t l = 0; l < L; l++)
-        LS_TRY(serial_block_forward(serial, l, l + 1 < L ? serial->layers[l + 1].x : serial->x));
-    LS_TRY(serial_head_forward(serial));
-    LS_TRY(serial_loss_forward(serial, &loss));
+        LS_TRY(ls_serial_block_forward(serial, l, l + 1 < L ? serial->layers[l + 1].x : serial->x));
+    LS_TRY(ls_serial_head_forward(serial));
+    LS_TRY(ls_serial_loss_forward(serial, &loss));
 
     serial->ready = true;
     *ret_loss = loss;
@@ -68,10 +68,11 @@ ls_status ls_serial_backward(ls_serial *serial)
     }
     LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof *dx, &dx));
 
-    serial_loss_backward(serial);
-    LS_TRY(serial_head_backward(serial, dx));
-    for (size_t l = serial->config->layers; l-- > 0;) LS_TRY(serial_block_backward(serial, l, dx));
-    LS_TRY(serial_embedding_backward(serial, dx));
+    ls_serial_loss_backward(serial);
+    LS_TRY(ls_serial_head_backward(serial, dx));
+    for (size_t l = serial->config->layers; l-- > 0;)
+        LS_TRY(ls_serial_block_backward(serial, l, dx));
+    LS_TRY(ls_serial_embedding_backward(serial, dx));
     add_uses(serial);
 exit:
     ls_arena_release(serial->temporary, mark);

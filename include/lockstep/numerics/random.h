@@ -44,8 +44,8 @@ LS_API double ls_random_normal(ls_stream stream, uint64_t index);
  * = 0 keeps all. */
 LS_API int ls_random_keep(ls_stream stream, uint64_t index, double p);
 
-/* The same for the n elements from `first` on: ret_keep[i] = ls_random_keep(stream, first + i, p), 0
- * or 1, at the speed of the instruction set. */
+/* The same for the n elements from `first` on: ret_keep[i] = ls_random_keep(stream, first + i, p),
+ * 0 or 1, at the speed of the instruction set. */
 LS_API void ls_random_keep_n(unsigned char *ret_keep, ls_stream stream, uint64_t first, size_t n,
                              double p);
 

@@ -20,7 +20,8 @@ LS_BEGIN_DECLS
 typedef struct ls_serial ls_serial;
 
 /* A model whose parameters are `store` (all held whole, every use), which it does not own. memory:
- * an account for activations and temporaries, or NULL. */
+ * an account for activations and temporaries, or NULL. Errors: LS_ERR_INPUT (a parameter that the
+ * store does not hold whole), LS_ERR_MEMORY. */
 #define ls_serial_create LS_TYPED(ls_serial_create)
 LS_API ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine engine,
                                   ls_memory *memory) LS_MUST_USE;
@@ -28,19 +29,23 @@ LS_API ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_en
 LS_API void ls_serial_destroy(ls_serial **serial);
 
 /* Forward: *ret_loss = T over the tokens' losses by rule 9, divided once by the number of valid
- * targets (rule 15). Keeps what the backward pass needs. Errors: LS_ERR_INPUT (a token or target
- * outside the vocabulary, S too long), LS_ERR_MEMORY. */
+ * targets (rule 15); 0 when there is none. The batch is the whole one (first is 0); its arrays are
+ * copied. Keeps what the backward pass needs, in the room of the forward pass before. Errors:
+ * LS_ERR_INPUT (a token or target outside the vocabulary, named by its place and value; S too
+ * long; no sequence), LS_ERR_MEMORY; the store is as before. */
 #define ls_serial_forward LS_TYPED(ls_serial_forward)
 LS_API ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch,
                                    ls_real *ret_loss) LS_MUST_USE;
 
-/* The logits of the last forward pass, B x S x V padded (row stride = padded vocabulary); NULL
- * before one. Valid until the next call. */
+/* The logits of the last forward pass, B x S x V padded (row stride = padded vocabulary, padded
+ * columns 0); NULL before one and after its backward pass. Valid until the next call. */
 #define ls_serial_logits LS_TYPED(ls_serial_logits)
 LS_API const ls_real *ls_serial_logits(const ls_serial *serial);
 
-/* Backward of the last forward: overwrites every gradient in the store. The uses of a tied
- * parameter are added at the end: input use first (rule 13), into use 0. */
+/* Backward of the last forward, once: overwrites every gradient in the store. The uses of a tied
+ * parameter are added at the end: input use first (rule 13), into use 0. Without any valid target
+ * all are +0 (rule 15). Errors: LS_ERR_INPUT (no forward pass to follow), LS_ERR_MEMORY (gradients
+ * are then undefined). */
 #define ls_serial_backward LS_TYPED(ls_serial_backward)
 LS_API ls_status ls_serial_backward(ls_serial *serial) LS_MUST_USE;
 
