@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "kernels/row_lanes.h"
+
 void ls_add(ls_real *y, const ls_real *a, const ls_real *b, size_t n)
 {
     for (size_t i = 0; i < n; i++) y[i] = a[i] + b[i];
@@ -27,12 +29,11 @@ void ls_dropout(ls_real *y, const ls_real *x, size_t n, double p, ls_stream stre
         return;
     }
     const ls_real factor = (ls_real)(1.0 / (1.0 - p));
-    unsigned char keep[256];
-    for (size_t done = 0; done < n; done += sizeof keep) {
-        const size_t count = n - done < sizeof keep ? n - done : sizeof keep;
-        ls_random_keep_n(keep, stream, first_index + done, count, p);
-        for (size_t i = 0; i < count;
-             i++) /* a choice, not a product: what is dropped may be infinite */
-            y[done + i] = keep[i] ? x[done + i] * factor : (ls_real)0;
+    for (size_t b = 0; b < n; b += BLOCK) {
+        unsigned char keep[BLOCK];
+        const size_t width = block_length(b, n);
+        ls_random_keep_n(keep, stream, first_index + b, width, p);
+        /* a choice, not a product: what is dropped may be infinite */
+        for (size_t i = 0; i < width; i++) y[b + i] = keep[i] ? x[b + i] * factor : (ls_real)0;
     }
 }

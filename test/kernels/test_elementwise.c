@@ -3,7 +3,7 @@
 
 #include "lockstep/kernels/elementwise.h"
 
-static const size_t sizes[] = {0, 1, 2, 3, 5, 7, 15, 16, 17, 33, 100};
+static const size_t sizes[] = {0, 1, 2, 3, 5, 7, 15, 16, 17, 33, 100, 255, 256, 257, 515};
 
 START_TEST(add_and_scale)
 {

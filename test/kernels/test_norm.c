@@ -99,6 +99,10 @@ START_TEST(forward_in_the_stated_order)
             for (size_t c = 0; c < D; c++)
                 ck_assert(same_value(y[r * D + c], ((row[c] - m) * s) * scale[c] + shift[c]));
         }
+        /* without a shift */
+        ls_layer_norm_forward(y, mean, rstd, x, scale, NULL, rows, D, eps);
+        for (size_t i = 0; i < rows * D; i++)
+            ck_assert(same_value(y[i], ((x[i] - mean[i / D]) * rstd[i / D]) * scale[i % D]));
         ls_rms_norm_forward(y, rstd, x, scale, rows, D, eps);
         for (size_t r = 0; r < rows; r++) {
             const ls_real *row = x + r * D;
@@ -172,6 +176,9 @@ START_TEST(parameter_gradients_in_the_stated_order)
                 ck_assert(same_value(dshift[c], reference_token_sum(b, granules, granule)));
                 ck_assert(same_value(dscale_rms[c], reference_token_sum(e, granules, granule)));
             }
+            ls_real *no_shift = fresh(D);
+            ls_layer_norm_backward_parameters(no_shift, NULL, dy, x, mean, rstd, tokens, D);
+            ck_assert(same(no_shift, dscale, D));
             /* ORDERED: whoever owns sequences lo .. hi posts T over each; T over them is the whole
              */
             ls_real *parts = fresh(granules * D), *spare = fresh(D), *whole = fresh(D);

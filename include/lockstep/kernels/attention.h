@@ -5,7 +5,8 @@
  *
  * Heads never meet here: tensor parallelism gives each rank whole heads. The sums run over the head
  * width (one granule), the keys or the queries (S, one granule, leaves of 256); masked terms are
- * zeros at their place, so the tree never depends on the mask. */
+ * zeros at their place, so the tree never depends on the mask. (An infinite or NaN value of a key
+ * that is masked still comes through: 0 times it is NaN.) */
 #ifndef LS_KERNELS_ATTENTION_H
 #define LS_KERNELS_ATTENTION_H
 
@@ -39,7 +40,12 @@ LS_API ls_status ls_attention_forward(ls_engine engine, const ls_attention_shape
                                       ls_real *P, const ls_real *q, const ls_real *k,
                                       const ls_real *v, ls_real *scratch) LS_MUST_USE;
 
-/* dq, dk, dv from d_o; all overwritten. scratch: 2 S x S. The dropout mask is drawn again. */
+/* dq, dk, dv from d_o; all overwritten:
+ *     dv = dropout(P)^T d_o      dP = dropout(d_o V^T)     dS = scale * (P * (dP - sum(dP * P)))
+ *     dq = dS K                  dk = dS^T Q
+ * The dropout mask is drawn again. Sums of a row over keys 0 .. i when causal, by rule 10.
+ * dq, d_o, q: stride ld_q; dk, dv, k, v: stride ld_kv. scratch: 2 S x S. Errors: those of ls_gemm.
+ */
 #define ls_attention_backward LS_TYPED(ls_attention_backward)
 LS_API ls_status ls_attention_backward(ls_engine engine, const ls_attention_shape *shape,
                                        ls_real *dq, ls_real *dk, ls_real *dv, const ls_real *d_o,

@@ -4,12 +4,11 @@
  * exponentials per granule, the target's logit and (for label smoothing) a sum of logits per
  * granule. The serial loss calls the same pieces over all granules.
  *
- *     lse  = log(sum of exp(z - max)), measured from max
- *     loss = (1 - a) (lse - (z_target - max)) + a (lse - (sum of z / V - max))     a: label
- * smoothing
+ *     lse  = log(sum of exp(z - max))                                 (measured from max)
+ *     loss = (1 - a) (lse - (z_target - max)) + a (lse - (sum of z / V - max))
  *
- * (exactly lse - (z_target - max) when a = 0). Only the V logical columns take part; padded ones
- * stay out. */
+ * with label smoothing a, and exactly lse - (z_target - max) when a = 0. Only the V logical columns
+ * take part; padded ones stay out and may hold anything. */
 #ifndef LS_KERNELS_CROSS_ENTROPY_H
 #define LS_KERNELS_CROSS_ENTROPY_H
 
@@ -49,8 +48,9 @@ LS_API void ls_cross_entropy_loss(ls_real *ret_loss, const ls_real *max, const l
                                   const ls_real *sum_z, const ls_real *target,
                                   const int32_t *targets, size_t n, size_t V, double smoothing);
 
-/* dz = (exp(z - max) * (1 / sum_exp) - q) * factor, q = a / V, plus (1 - a) at the target; factor =
- * 1 / number of valid targets. +0 in ignored rows and padded columns. dz may be z. */
+/* dz = (exp(z - max) * (1 / sum_exp) - q) * factor; q = a / V, at the target a / V + (1 - a), both
+ * rounded once from binary64; factor = 1 / number of valid targets. +0 in ignored rows and padded
+ * columns. dz may be z; both have row stride ld, and nothing beyond extent(held) is touched. */
 #define ls_cross_entropy_backward LS_TYPED(ls_cross_entropy_backward)
 LS_API void ls_cross_entropy_backward(ls_real *dz, const ls_real *z, const ls_real *max,
                                       const ls_real *sum_exp, const int32_t *targets, size_t n,

@@ -18,7 +18,7 @@ LS_API void ls_embedding_forward(ls_real *y, const ls_real *table, const int32_t
 /* dtable[v] = sum of dy[t] over the tokens with ids[t] == first_row + v: T inside each granule
  * (sequence) of `tokens`, T over them, the others standing as -0, so a row that no token names is
  * -0 until the caller ends the sum (ls_end_sum). dtable: rows x D, overwritten. Cost:
- * extent(tokens) * D additions. Errors: LS_ERR_MEMORY (an index of the tokens by row). */
+ * at most extent(tokens) * D additions. Errors: LS_ERR_MEMORY (an index of the tokens by row). */
 #define ls_embedding_backward LS_TYPED(ls_embedding_backward)
 LS_API ls_status ls_embedding_backward(ls_real *dtable, const ls_real *dy, const int32_t *ids,
                                        ls_axis tokens, size_t D, size_t first_row,

@@ -42,6 +42,7 @@ LS_API void ls_rms_norm_forward(ls_real *y, ls_real *ret_rstd, const ls_real *x,
 LS_API void ls_rms_norm_backward(ls_real *dx, const ls_real *dy, const ls_real *x,
                                  const ls_real *scale, const ls_real *rstd, size_t rows, size_t D);
 
+/* dscale[c] = sum over tokens of dy * xhat, as above. */
 #define ls_rms_norm_backward_parameters LS_TYPED(ls_rms_norm_backward_parameters)
 LS_API void ls_rms_norm_backward_parameters(ls_real *dscale, const ls_real *dy, const ls_real *x,
                                             const ls_real *rstd, ls_axis tokens, size_t D);

@@ -36,7 +36,7 @@ LS_API double ls_learning_rate(double peak, double floor, uint64_t warmup, uint6
                                uint64_t t);
 
 /* The factor that clips a gradient of norm sqrt(squares) to max_norm: max_norm / norm when norm >
- * max_norm, else 1; max_norm 0: no clipping. A norm that is not finite gives NaN. */
+ * max_norm, else 1; max_norm 0: no clipping, always 1. Else a norm that is not finite gives NaN. */
 LS_API double ls_clip_factor(double squares, double max_norm);
 
 LS_END_DECLS
