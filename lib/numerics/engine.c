@@ -25,6 +25,15 @@ ls_status ls_engine_parse(const char *name, ls_engine *ret_engine)
                            "gemm engine '%s' is unknown: portable, openblas or plain", name);
 }
 
+bool ls_engine_available(ls_engine engine)
+{
+#ifdef LS_HAVE_OPENBLAS
+    return (size_t)engine < ENGINES;
+#else
+    return engine == LS_ENGINE_PORTABLE;
+#endif
+}
+
 void ls_engine_describe(ls_engine engine, char *buffer, size_t size)
 {
     if (engine == LS_ENGINE_PORTABLE)

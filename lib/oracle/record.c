@@ -22,6 +22,8 @@ static ls_status remember_begin(void *context, const ls_run *run, const ls_param
         if (!record->step[s].gradient || !record->step[s].value)
             LS_FAIL(LS_ERR_MEMORY, "no memory to record %zu steps", (size_t)record->steps);
     }
+    if (record->beside && record->beside->begin)
+        LS_TRY(record->beside->begin(record->beside->context, run, table, first_step));
 exit:
     return status;
 }
@@ -41,15 +43,21 @@ static ls_status remember_tensor(void *context, uint64_t step, ls_phase phase,
     memcpy(copy, values, bytes);
     (phase == LS_PHASE_UPDATE ? into->value : into->gradient)[ls_record_place(record, param)] =
         copy;
+    if (record->beside && record->beside->tensor)
+        LS_TRY(record->beside->tensor(record->beside->context, step, phase, param, dtype, values));
 exit:
     return status;
 }
 
 static ls_status remember_step(void *context, const ls_step *step)
 {
+    ls_status status = LS_OK;
     ls_record *record = context;
     record->step[step->step - record->first_step].loss = step->loss;
-    return LS_OK;
+    if (record->beside && record->beside->step)
+        LS_TRY(record->beside->step(record->beside->context, step));
+exit:
+    return status;
 }
 
 size_t ls_record_place(const ls_record *record, const ls_param *param)
@@ -57,15 +65,18 @@ size_t ls_record_place(const ls_record *record, const ls_param *param)
     return ls_param_find(record->table, param->role, param->layer);
 }
 
-ls_status ls_record_run(ls_record **ret_record, const ls_run *run, ls_train_result *ret_result)
+ls_status ls_record_run(ls_record **ret_record, const ls_run *run, const ls_watcher *watcher,
+                        ls_train_result *ret_result)
 {
     ls_status status = LS_OK;
     ls_train_result result;
     ls_record *record = calloc(1, sizeof *record);
-    ls_watcher watcher = {record, remember_begin, remember_tensor, remember_step};
+    ls_watcher remember = {record, remember_begin, remember_tensor, remember_step};
 
     if (!record) LS_FAIL(LS_ERR_MEMORY, "no memory for a record");
-    LS_TRY(ls_train(run, &watcher, &result));
+    record->beside = watcher;
+    LS_TRY(ls_train(run, &remember, &result));
+    record->beside = NULL;
     if (ret_result)
         *ret_result = result;
     else

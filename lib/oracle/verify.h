@@ -7,8 +7,9 @@
 
 typedef struct ls_record ls_record; /* a run's losses, gradients and parameters, step by step */
 
-/* Runs and keeps everything. Memory: 2 * parameters * steps * element size. */
-ls_status ls_record_run(ls_record **ret_record, const ls_run *run,
+/* Runs and keeps everything. Memory: 2 * parameters * steps * element size. watcher: may look on,
+ * may be NULL. ret_result may be NULL. */
+ls_status ls_record_run(ls_record **ret_record, const ls_run *run, const ls_watcher *watcher,
                         ls_train_result *ret_result) LS_MUST_USE;
 void ls_record_destroy(ls_record **record);
 uint64_t ls_record_steps(const ls_record *record);
@@ -34,8 +35,8 @@ ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_wat
  * LS_ENGINE_PLAIN. */
 typedef struct ls_record_truth {
     double loss;     /* largest |loss - truth| / |truth| over the steps */
-    double gradient; /* largest relative error (max |x - t| / max |t|) of any gradient in the first
-                        step */
+    double gradient; /* largest error of any gradient in the first step: max |x - t| over max |t|,
+                        the latter at least a thousandth of its largest over all tensors */
     char gradient_tensor[96];
     double parameter; /* the same over the parameters after the last step */
     char parameter_tensor[96];

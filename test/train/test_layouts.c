@@ -18,7 +18,7 @@ static void verify_model(const ls_config *config, bool gathered_loss)
             run.engine = (ls_engine)engine;
             run.dtype = (ls_dtype)dtype;
             run.gathered_loss = gathered_loss;
-            ls_status status = ls_record_run(&record, &run, &serial);
+            ls_status status = ls_record_run(&record, &run, NULL, &serial);
             ck_assert_msg(status == LS_OK, "serial: %s", ls_error_text());
             ck_assert(ls_record_loss(record, 0) > 1 && ls_record_loss(record, 0) < 10);
             run.serial = false;

@@ -45,6 +45,9 @@ LS_API ls_status ls_gemm(ls_engine engine, ls_trans ta, ls_trans tb, ls_axis m, 
 LS_API const char *ls_engine_name(ls_engine engine);
 LS_API ls_status ls_engine_parse(const char *name, ls_engine *ret_engine) LS_MUST_USE;
 
+/* Whether this build has it: portable always, the others with OpenBLAS. */
+LS_API bool ls_engine_available(ls_engine engine);
+
 /* What will compute: "portable avx2", "openblas 0.3.21 SkylakeX". buffer: size bytes, always
  * terminated. */
 LS_API void ls_engine_describe(ls_engine engine, char *buffer, size_t size);
