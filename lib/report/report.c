@@ -1,0 +1,91 @@
+#include "report/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+ls_status ls_losses_add(ls_losses *losses, const ls_step *step)
+{
+    ls_status status = LS_OK;
+    if (losses->count == losses->room) {
+        size_t room = losses->room == 0 ? 64 : 2 * losses->room;
+        double *value = realloc(losses->value, room * sizeof *value);
+        if (value == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu losses", room);
+        losses->value = value;
+        losses->room = room;
+    }
+    if (losses->count == 0) losses->first_step = step->step;
+    losses->value[losses->count++] = step->loss;
+exit:
+    return status;
+}
+
+ls_status ls_report_create(ls_report **ret_report, const ls_run *common, size_t n_baselines,
+                           size_t n_runs)
+{
+    ls_status status = LS_OK;
+    ls_report *report = calloc(1, sizeof *report);
+    if (report == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a report");
+    report->common = *common;
+    report->baselines = calloc(n_baselines + 1, sizeof *report->baselines);
+    report->runs = calloc(n_runs + 1, sizeof *report->runs);
+    if (report->baselines == NULL || report->runs == NULL)
+        LS_FAIL(LS_ERR_MEMORY, "no memory for a report of %zu runs", n_runs);
+    LS_TRY(ls_param_table_create(&report->table, &common->config));
+    *ret_report = report;
+    report = NULL;
+exit:
+    ls_report_destroy(&report);
+    return status;
+}
+
+void ls_report_destroy(ls_report **report)
+{
+    ls_report *r = *report;
+    if (r == NULL) return;
+    for (size_t i = 0; r->baselines != NULL && i < r->n_baselines; i++) {
+        free(r->baselines[i].losses.value);
+        ls_train_result_free(&r->baselines[i].result);
+    }
+    for (size_t i = 0; r->runs != NULL && i < r->n_runs; i++) {
+        free(r->runs[i].losses.value);
+        ls_train_result_free(&r->runs[i].result);
+    }
+    free(r->baselines);
+    free(r->runs);
+    ls_param_table_destroy(&r->table);
+    free(r);
+    *report = NULL;
+}
+
+const ls_report_run *ls_report_largest(const ls_report *report)
+{
+    const ls_report_run *largest = NULL;
+    for (size_t i = 0; i < report->n_runs; i++) {
+        const ls_report_run *run = &report->runs[i];
+        if (run->result.rank == NULL) continue;
+        if (largest == NULL || run->result.ranks > largest->result.ranks) largest = run;
+    }
+    return largest;
+}
+
+void ls_report_layout_name(const ls_layout *layout, char *buffer, size_t size)
+{
+    if (ls_layout_ranks(layout) == 1)
+        snprintf(buffer, size, "tp 1");
+    else
+        ls_layout_describe(layout, buffer, size);
+}
+
+void ls_report_count(const ls_report *report, size_t *ret_equal, size_t *ret_different)
+{
+    size_t equal = 0, different = 0;
+    for (size_t i = 0; i < report->n_runs; i++) {
+        if (!report->runs[i].compared) continue;
+        if (report->runs[i].equal)
+            equal++;
+        else
+            different++;
+    }
+    *ret_equal = equal;
+    *ret_different = different;
+}

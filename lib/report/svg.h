@@ -1,0 +1,31 @@
+/* svg.h - the drawings of the page, each a complete <svg> element. */
+#ifndef LS_REPORT_SVG_H
+#define LS_REPORT_SVG_H
+
+#include <stdio.h>
+
+#include "report/report.h"
+
+/* Writes text with the characters that HTML gives a meaning to written out, and bytes that are no
+ * text made harmless. */
+void ls_html_text(FILE *file, const char *text);
+
+/* Losses over steps: the serial run as a broad pale line, the run in a layout as a thin one on it.
+ * baseline may be NULL. */
+void ls_svg_losses(FILE *file, const ls_losses *baseline, const ls_losses *run,
+                   const char *run_name);
+
+/* One horizontal bar per entry, stacked by category, all to one scale; above them, with `legend`,
+ * which colour is which category. */
+typedef struct ls_bar {
+    char name[96];
+    const size_t *bytes; /* LS_MEM_CATEGORIES */
+} ls_bar;
+
+void ls_svg_memory(FILE *file, const ls_bar *bars, size_t count, bool legend);
+
+/* How the parameters are cut over the ranks of a layout: embeddings, the first layer and the head,
+ * a box per parameter. */
+ls_status ls_svg_cut(FILE *file, const ls_param_table *table, const ls_layout *layout) LS_MUST_USE;
+
+#endif
