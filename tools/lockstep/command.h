@@ -1,0 +1,27 @@
+/* command.h - what the program's commands share. */
+#ifndef LOCKSTEP_COMMAND_H
+#define LOCKSTEP_COMMAND_H
+
+#include "lockstep/lockstep.h"
+
+/* Which command a table of options is for; an option names all that have it. */
+enum { FOR_TRAIN = 1, FOR_VERIFY = 2, FOR_ALL = FOR_TRAIN | FOR_VERIFY };
+
+typedef struct command_spec {
+    const char *name;
+    const char *summary; /* one line of --help */
+    int mark;            /* FOR_... */
+    /* argc, argv: what follows the command's name. LS_DIFFERENT: exit status 1. */
+    ls_status (*run)(const struct command_spec *command, int argc, const char *const *argv);
+} command_spec;
+
+ls_status train_command(const command_spec *command, int argc, const char *const *argv);
+ls_status verify_command(const command_spec *command, int argc, const char *const *argv);
+
+/* Set to 1 by Ctrl-C (and by a polite request to end); for ls_world_options.stop. */
+extern volatile int stop_wanted;
+
+/* LS_ERR_IO when something that was printed did not arrive. */
+ls_status finish_output(void);
+
+#endif

@@ -1,0 +1,35 @@
+/* facts.h - what a command found, for people and for programs, written from one ls_report. */
+#ifndef LOCKSTEP_FACTS_H
+#define LOCKSTEP_FACTS_H
+
+#include <jansson.h>
+
+#include "report/report.h"
+#include "settings.h"
+
+/* What is going to be run: model, layout, engine, text. layout NULL: not one layout. */
+void print_run(FILE *file, const settings *s, const ls_report *report, const ls_layout *layout);
+
+/* Peak bytes by category and bytes sent, a line per rank. */
+ls_status print_ranks(FILE *file, const ls_train_result *result) LS_MUST_USE;
+
+/* One line for a run that was compared. */
+void print_compared(FILE *file, const ls_report *report, const ls_report_run *run);
+
+void print_truth(FILE *file, const ls_report_baseline *baseline);
+
+/* JSON. Numbers that are not finite are the strings "nan", "inf", "-inf". Each returns a new
+ * reference, NULL without memory. */
+json_t *json_number(double value);
+json_t *json_step(const ls_step *step);
+json_t *json_run(const settings *s, const ls_report *report, const char *name);
+json_t *json_layout(const ls_layout *layout);
+json_t *json_result(const ls_train_result *result);
+json_t *json_baseline(const ls_report_baseline *baseline);
+json_t *json_compared(const ls_report_run *run);
+
+/* Prints one object and its line end on stdout and drops the reference. object NULL:
+ * LS_ERR_MEMORY. */
+ls_status print_json(json_t *object) LS_MUST_USE;
+
+#endif

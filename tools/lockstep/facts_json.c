@@ -1,0 +1,153 @@
+/* facts_json.c - for programs. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "facts.h"
+
+json_t *json_number(double value)
+{
+    if (isfinite(value)) return json_real(value);
+    return json_string(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
+}
+
+/* The bits, for programs that must not round: "0x1.63ap+2". */
+static json_t *json_hex(double value)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%a", value);
+    return json_string(text);
+}
+
+static json_t *json_u64(uint64_t value)
+{
+    /* JSON's integers are signed here; a seed may need the last bit. */
+    if (value <= INT64_MAX) return json_integer((json_int_t)value);
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    return json_string(text);
+}
+
+json_t *json_step(const ls_step *step)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "step", json_u64(step->step), "loss",
+                     json_number(step->loss), "loss_hex", json_hex(step->loss), "norm",
+                     json_number(step->norm), "lr", json_number(step->lr), "tokens",
+                     json_u64(step->tokens), "ns", json_u64(step->ns));
+}
+
+json_t *json_layout(const ls_layout *layout)
+{
+    return json_pack("{s:i, s:i, s:i, s:i}", "tp", layout->tp, "cp", layout->cp, "dp", layout->dp,
+                     "pp", layout->pp);
+}
+
+static json_t *json_config(const ls_config *config)
+{
+    char *text = NULL;
+    json_t *object = NULL;
+    if (ls_config_to_json(config, &text) == LS_OK) object = json_loads(text, 0, NULL);
+    free(text);
+    return object;
+}
+
+json_t *json_run(const settings *s, const ls_report *report, const char *name)
+{
+    const ls_run *run = &s->run;
+    char warning_text[128];
+    ls_engine_describe(run->engine, warning_text, sizeof warning_text);
+    json_t *contract =
+        json_pack("{s:s, s:s}", "name", ls_contract_name(), "digest", ls_contract_digest());
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:s, s:o}",
+                     "command", name, "command_line", report->command, "version", LOCKSTEP_VERSION,
+                     "contract", contract, "model", json_config(&run->config), "parameters",
+                     json_u64(ls_param_table_elements(report->table)), "text",
+                     ls_show(s->text_name), "text_bytes", json_u64(s->text.count), "dtype",
+                     s->dtype == 1 ? "f64" : "f32", "isa", ls_isa_name(ls_isa_current()), "seed",
+                     json_u64(run->seed), "steps", json_u64(run->steps), "batch",
+                     json_u64(run->batch), "optimizer",
+                     run->optimizer == LS_ADAMW ? "adamw" : "sgd", "lr", json_number(run->lr));
+}
+
+json_t *json_result(const ls_train_result *result)
+{
+    json_t *ranks = json_array();
+    for (int r = 0; r < result->ranks; r++) {
+        const ls_rank_report *rank = &result->rank[r];
+        json_t *peak = json_object(), *comm = json_object();
+        for (int c = 0; c < LS_MEM_CATEGORIES; c++)
+            json_object_set_new(peak, ls_memory_category_name((ls_memory_category)c),
+                                json_u64(rank->peak_bytes[c]));
+        for (int op = 0; op < LS_OP_COUNT; op++) {
+            if (rank->comm[op].calls == 0) continue;
+            json_object_set_new(comm, ls_operation_name((ls_operation)op),
+                                json_pack("{s:o, s:o}", "calls", json_u64(rank->comm[op].calls),
+                                          "bytes", json_u64(rank->comm[op].bytes)));
+        }
+        json_array_append_new(ranks,
+                              json_pack("{s:i, s:o, s:o, s:o}", "rank", r, "peak_bytes", peak,
+                                        "total_peak_bytes", json_u64(rank->total_peak_bytes),
+                                        "collectives", comm));
+    }
+    double seconds = (double)result->ns * 1e-9;
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "first_step", json_u64(result->first_step),
+        "last_step", json_u64(result->last_step), "first_loss", json_number(result->first_loss),
+        "last_loss", json_number(result->last_loss), "seconds", json_number(seconds),
+        "tokens_per_second", json_number(seconds > 0.0 ? (double)result->tokens / seconds : 0.0),
+        "ranks", ranks, "digest", result->digest);
+}
+
+static json_t *json_losses(const ls_losses *losses)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < losses->count; i++)
+        json_array_append_new(array, json_number(losses->value[i]));
+    return array;
+}
+
+json_t *json_baseline(const ls_report_baseline *baseline)
+{
+    char text[128];
+    ls_engine_describe(baseline->engine, text, sizeof text);
+    json_t *truth = json_null();
+    if (baseline->has_truth)
+        truth = json_pack("{s:o, s:o, s:s, s:o, s:s}", "loss", json_number(baseline->truth.loss),
+                          "gradient", json_number(baseline->truth.gradient), "gradient_tensor",
+                          baseline->truth.gradient_tensor, "parameter",
+                          json_number(baseline->truth.parameter), "parameter_tensor",
+                          baseline->truth.parameter_tensor);
+    return json_pack("{s:s, s:s, s:o, s:o, s:o}", "engine", ls_engine_name(baseline->engine),
+                     "engine_description", text, "losses", json_losses(&baseline->losses), "truth",
+                     truth, "result", json_result(&baseline->result));
+}
+
+static json_t *json_departure(const ls_departure *d)
+{
+    return json_pack("{s:o, s:s, s:s, s:[o, o], s:o, s:o, s:o, s:o, s:o, s:o}", "step",
+                     json_u64(d->step), "phase", d->phase, "tensor", d->tensor, "index",
+                     json_u64(d->index[0]), json_u64(d->index[1]), "serial",
+                     json_hex(d->difference.left), "here", json_hex(d->difference.right), "ulps",
+                     json_u64(d->difference.ulps), "max_ulps", json_u64(d->difference.max_ulps),
+                     "elements", json_u64(d->difference.count), "tensors", json_u64(d->tensors));
+}
+
+json_t *json_compared(const ls_report_run *run)
+{
+    return json_pack("{s:o, s:s, s:b, s:o, s:o}", "layout", json_layout(&run->layout), "engine",
+                     ls_engine_name(run->engine), "bit_exact", (int)run->equal, "departure",
+                     run->equal ? json_null() : json_departure(&run->departure), "result",
+                     json_result(&run->result));
+}
+
+ls_status print_json(json_t *object)
+{
+    ls_status status = LS_OK;
+    if (object == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the JSON object");
+    json_dumpf(object, stdout, (size_t)(JSON_INDENT(1)) | (size_t)(JSON_REAL_PRECISION(17)));
+    fputc('\n', stdout);
+exit:
+    json_decref(object);
+    return status;
+}

@@ -1,0 +1,88 @@
+/* facts_text.c - for people. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "facts.h"
+#include "report/text_table.h"
+
+void print_run(FILE *file, const settings *s, const ls_report *report, const ls_layout *layout)
+{
+    const ls_config *c = &s->run.config;
+    char number[LS_NUMBER_TEXT], text[128];
+    fprintf(file,
+            "model   %s: %zu layers, width %zu, %zu heads, feed-forward %zu, %zu tokens a "
+            "sequence, %s parameters\n",
+            ls_show(c->name), c->layers, c->d_model, c->heads, c->d_ff, c->seq,
+            ls_number_text(ls_param_table_elements(report->table), number));
+    if (s->run.serial) {
+        fputs("layout  serial\n", file);
+    } else if (layout != NULL) {
+        ls_report_layout_name(layout, text, sizeof text);
+        fprintf(file, "layout  %s\n", text);
+    }
+    fprintf(file, "text    %s, %s bytes; %zu sequences a step\n", ls_show(s->text_name),
+            ls_number_text(s->text.count, number), s->run.batch);
+    if (!s->both_engines) {
+        ls_engine_describe(s->run.engine, text, sizeof text);
+        fprintf(file, "engine  %s, %s, contract %s\n", text, s->dtype == 1 ? "f64" : "f32",
+                ls_contract_name());
+    }
+}
+
+ls_status print_ranks(FILE *file, const ls_train_result *result)
+{
+    ls_status status = LS_OK;
+    ls_text_table *table = NULL;
+    char text[LS_NUMBER_TEXT];
+    LS_TRY(ls_text_table_create(&table, LS_MEM_CATEGORIES + 4));
+    LS_TRY(ls_text_table_add(table, "rank"));
+    for (int c = 0; c < LS_MEM_CATEGORIES; c++)
+        LS_TRY(ls_text_table_add(table, "%s", ls_memory_category_name((ls_memory_category)c)));
+    LS_TRY(ls_text_table_add(table, "at once"));
+    LS_TRY(ls_text_table_add(table, "calls"));
+    LS_TRY(ls_text_table_add(table, "sent"));
+    for (int r = 0; r < result->ranks; r++) {
+        const ls_rank_report *rank = &result->rank[r];
+        LS_TRY(ls_text_table_add(table, "%d", r));
+        for (int c = 0; c < LS_MEM_CATEGORIES; c++)
+            LS_TRY(ls_text_table_add(table, "%s", ls_number_text(rank->peak_bytes[c], text)));
+        LS_TRY(ls_text_table_add(table, "%s", ls_number_text(rank->total_peak_bytes, text)));
+        uint64_t calls = 0, bytes = 0;
+        for (int op = 0; op < LS_OP_COUNT; op++) {
+            calls += rank->comm[op].calls;
+            bytes += rank->comm[op].bytes;
+        }
+        LS_TRY(ls_text_table_add(table, "%s", ls_number_text(calls, text)));
+        LS_TRY(ls_text_table_add(table, "%s", ls_number_text(bytes, text)));
+    }
+    fputs("\nPeak bytes per rank, calls of collectives, bytes handed in:\n", file);
+    ls_text_table_print(table, file);
+exit:
+    ls_text_table_destroy(&table);
+    return status;
+}
+
+void print_compared(FILE *file, const ls_report *report, const ls_report_run *run)
+{
+    char layout[64], number[LS_NUMBER_TEXT];
+    ls_report_layout_name(&run->layout, layout, sizeof layout);
+    fprintf(file, "%-10s %-9s %s  %.16s  %8s\n", layout, ls_engine_name(run->engine),
+            run->equal ? "bit-exact" : "DIFFERENT", run->result.digest,
+            ls_duration_text(run->result.ns, number));
+    if (!run->equal) {
+        char text[LS_DEPARTURE_TEXT];
+        ls_departure_describe(&run->departure, report->common.dtype, text, sizeof text);
+        fprintf(file, "           %s\n", text);
+    }
+}
+
+void print_truth(FILE *file, const ls_report_baseline *baseline)
+{
+    const ls_record_truth *t = &baseline->truth;
+    if (!baseline->has_truth) return;
+    fprintf(file,
+            "truth      %-9s loss within %.1e, gradients within %.1e (%s), parameters within %.1e "
+            "(%s)\n",
+            ls_engine_name(baseline->engine), t->loss, t->gradient, t->gradient_tensor,
+            t->parameter, t->parameter_tensor);
+}

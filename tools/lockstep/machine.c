@@ -1,0 +1,73 @@
+#include "machine.h"
+
+#include <unistd.h>
+
+#include "report/text_table.h"
+
+/* Bytes of memory; 0 when the system does not say. */
+static double memory_bytes(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page_bytes > 0 ? (double)pages * (double)page_bytes : 0.0;
+}
+
+static const char *bytes_text(double bytes, char buffer[LS_NUMBER_TEXT])
+{
+    return bytes < 1e19 ? ls_bytes_text((uint64_t)bytes, buffer) : "more than 10 EB";
+}
+
+static ls_status count_elements(const ls_config *config, double *ret_elements)
+{
+    ls_status status = LS_OK;
+    ls_param_table *table = NULL;
+    LS_TRY(ls_param_table_create(&table, config));
+    *ret_elements = (double)ls_param_table_elements(table);
+exit:
+    ls_param_table_destroy(&table);
+    return status;
+}
+
+ls_status machine_holds_model(const ls_run *run)
+{
+    ls_status status = LS_OK;
+    char need_text[LS_NUMBER_TEXT], there_text[LS_NUMBER_TEXT];
+    double elements = 0.0, there = memory_bytes();
+    LS_TRY(count_elements(&run->config, &elements));
+    /* Value and gradient, and one or two moments. */
+    double arrays = run->optimizer == LS_ADAMW ? 4.0 : 3.0;
+    double need = elements * arrays * (double)ls_dtype_bytes(run->dtype);
+    if (there > 0.0 && need > there)
+        LS_FAIL(LS_ERR_INPUT,
+                "--layers %zu, --d-model %zu, --d-ff %zu, --vocab %zu: %.3g parameters with "
+                "gradients and optimizer state take %s, this machine has %s",
+                run->config.layers, run->config.d_model, run->config.d_ff, run->config.vocab,
+                elements, bytes_text(need, need_text), bytes_text(there, there_text));
+exit:
+    return status;
+}
+
+ls_status machine_holds_record(const ls_run *run, bool truth)
+{
+    ls_status status = LS_OK;
+    char need_text[LS_NUMBER_TEXT], there_text[LS_NUMBER_TEXT];
+    double elements = 0.0, there = 0.8 * memory_bytes();
+    /* How many steps a loaded checkpoint leaves to do is not known yet. */
+    if (run->load != NULL) goto exit;
+    LS_TRY(count_elements(&run->config, &elements));
+    double step = 2.0 * elements * ((double)ls_dtype_bytes(run->dtype) + (truth ? 8.0 : 0.0));
+    double need = step * (double)run->steps;
+    if (there <= 0.0 || need <= there) goto exit;
+    if (there < step)
+        LS_FAIL(LS_ERR_INPUT,
+                "--steps %llu: verify keeps %s of gradients and parameters per step, %s of memory "
+                "are free for it; the model is too large",
+                (unsigned long long)run->steps, bytes_text(step, need_text),
+                bytes_text(there, there_text));
+    LS_FAIL(LS_ERR_INPUT,
+            "--steps %llu: verify keeps %s of gradients and parameters, %s of memory are free for "
+            "it; use at most %llu steps",
+            (unsigned long long)run->steps, bytes_text(need, need_text),
+            bytes_text(there, there_text), (unsigned long long)(there / step));
+exit:
+    return status;
+}

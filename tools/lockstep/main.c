@@ -1,0 +1,112 @@
+/* main.c - the program: finds the command, runs it, turns its status into words and an exit status.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+#include "interrupt.h"
+
+static const command_spec commands[] = {
+    {"train", "trains a model in a layout", FOR_TRAIN, train_command},
+    {"verify", "runs the same training serially and in a layout and compares every bit", FOR_VERIFY,
+     verify_command},
+};
+
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_help(FILE *file)
+{
+    fputs("lockstep - every way of splitting a neural network, bit for bit\n\n"
+          "usage: lockstep COMMAND [--option value ...]\n\n",
+          file);
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(file, "  %-10s%s\n", commands[i].name, commands[i].summary);
+    fputs("\nlockstep COMMAND --help lists the options of a command; lockstep --version says what "
+          "computes.\n"
+          "Exit status: 0 done and equal, 1 a difference, 2 bad input, 3 a rank failed, 130 after "
+          "Ctrl-C.\n",
+          file);
+}
+
+static void print_version(void)
+{
+    static const ls_engine engines[] = {LS_ENGINE_PORTABLE, LS_ENGINE_OPENBLAS};
+    printf("lockstep %s\ncontract %s %s\n", LOCKSTEP_VERSION, ls_contract_name(),
+           ls_contract_digest());
+    for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++) {
+        char text[128];
+        ls_engine_describe(engines[i], text, sizeof text);
+        printf("engine %s\n", text);
+        const char *warning = ls_engine_warning(engines[i]);
+        if (*warning != '\0') printf("warning: %s\n", warning);
+    }
+}
+
+static ls_status unknown_command(const char *word)
+{
+    ls_status status = LS_OK;
+    const char *names[COMMANDS];
+    for (size_t i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
+    const char *near = ls_nearest(word, names, COMMANDS);
+    if (near != NULL)
+        LS_FAIL(LS_ERR_INPUT, "%s: unknown command; is %s meant?", ls_show(word), near);
+    LS_FAIL(LS_ERR_INPUT, "%s: unknown command; lockstep --help lists them",
+            *word == '\0' ? "\"\"" : ls_show(word));
+exit:
+    return status;
+}
+
+static ls_status run(int argc, const char *const *argv)
+{
+    ls_status status = LS_OK;
+    if (argc < 2)
+        LS_FAIL(LS_ERR_INPUT, "a command is missing: train or verify; lockstep --help lists them");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        goto exit;
+    }
+    LS_TRY(ls_isa_check());
+    if (strcmp(argv[1], "--version") == 0) {
+        print_version();
+        goto exit;
+    }
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            LS_TRY(commands[i].run(&commands[i], argc - 2, argv + 2));
+            goto exit;
+        }
+    }
+    LS_TRY(unknown_command(argv[1]));
+exit:
+    return status;
+}
+
+ls_status finish_output(void)
+{
+    ls_status status = LS_OK;
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout) != 0)
+        LS_FAIL(LS_ERR_IO, "standard output: what was printed did not arrive: %s",
+                ls_show_errno(errno));
+exit:
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    listen_to_interrupts();
+    ls_status status = run(argc, (const char *const *)argv);
+    if (status == LS_OK || status == LS_DIFFERENT) {
+        ls_status printed = finish_output();
+        if (printed != LS_OK) status = printed;
+    }
+    if (interrupt_signal() != 0 && status != LS_OK && status != LS_DIFFERENT) {
+        fprintf(stderr, "lockstep: interrupted\n");
+        return 128 + interrupt_signal();
+    }
+    if (status != LS_OK && status != LS_DIFFERENT)
+        fprintf(stderr, "lockstep: %s\n", ls_error_text());
+    return ls_exit_code(status);
+}

@@ -1,0 +1,236 @@
+#include "settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "builtin_text.h"
+#include "machine.h"
+
+static const char *const engines[] = {"portable", "openblas", NULL};
+static const char *const engines_or_both[] = {"portable", "openblas", "both", NULL};
+static const char *const dtypes[] = {"f32", "f64", NULL};
+static const char *const optimizers[] = {"adamw", "sgd", NULL};
+static const char *const mlp_cuts[] = {"column_first", "row_first", NULL};
+
+static void add(settings *s, const command_spec *command, int marks, ls_option option)
+{
+    if ((command->mark & marks) != 0 && s->n_options < MAX_OPTIONS)
+        s->options[s->n_options++] = option;
+}
+
+/* The whole table, a line per option. */
+static void make_table(settings *s, const command_spec *command)
+{
+    ls_run *run = &s->run;
+    ls_config *c = &run->config;
+    s->n_options = 0;
+#define ADD(marks, option) add(s, command, marks, option)
+    ADD(FOR_ALL, ls_option_heading("Model"));
+    ADD(FOR_ALL, ls_option_string("model", &s->model, "NAME|FILE.json",
+                                  "gpt2-nano, gpt2-124m, llama-nano, or a file of sizes"));
+    ADD(FOR_ALL, ls_option_size("layers", &c->layers, 1, 4000, "N", "transformer layers"));
+    ADD(FOR_ALL, ls_option_size("d-model", &c->d_model, 1, (size_t)1 << 20, "N", "model width"));
+    ADD(FOR_ALL, ls_option_size("heads", &c->heads, 1, (size_t)1 << 12, "N", "attention heads"));
+    ADD(FOR_ALL, ls_option_size("kv-heads", &c->kv_heads, 1, (size_t)1 << 12, "N",
+                                "key and value heads, shared by groups of heads"));
+    ADD(FOR_ALL, ls_option_size("d-ff", &c->d_ff, 1, (size_t)1 << 22, "N", "feed-forward width"));
+    ADD(FOR_ALL, ls_option_size("seq", &c->seq, 1, (size_t)1 << 20, "N", "tokens of a sequence"));
+    ADD(FOR_ALL, ls_option_size("vocab", &c->vocab, 1, (size_t)1 << 24, "N", "vocabulary"));
+    ADD(FOR_ALL, ls_option_real("dropout", &c->dropout, 0.0, false, 0.99, "X", "dropped share"));
+    ADD(FOR_ALL, ls_option_real("label-smoothing", &c->label_smoothing, 0.0, false, 0.99, "X",
+                                "share of the target given to all words"));
+    ADD(FOR_ALL, ls_option_choice("mlp-cut", &s->mlp_cut, mlp_cuts,
+                                  "which way the MLP's first matrix is cut; row_first is the way "
+                                  "that Megatron-LM rejects"));
+
+    ADD(FOR_ALL, ls_option_heading("Layout"));
+    ADD(FOR_ALL, ls_option_int("tp", &run->layout.tp, 1, 4096, "N", "tensor-parallel ranks"));
+    ADD(FOR_TRAIN, ls_option_flag("serial", &s->serial,
+                                  "the baseline instead: one thread that knows no rank"));
+    ADD(FOR_VERIFY, ls_option_int("sweep", &s->sweep, 0, 4096, "RANKS",
+                                  "every legal layout of at most so many ranks; 0: only the one "
+                                  "given"));
+
+    ADD(FOR_ALL, ls_option_heading("Run"));
+    ADD(FOR_ALL, ls_option_string("text", &s->text_file, "FILE",
+                                  "text to train on, any bytes; a short one is built in"));
+    ADD(FOR_ALL, ls_option_u64("steps", &run->steps, 1, UINT32_MAX, "N", "the step to reach"));
+    ADD(FOR_ALL,
+        ls_option_size("batch", &run->batch, 1, (size_t)1 << 20, "B", "sequences of a step"));
+    ADD(FOR_ALL, ls_option_choice("optimizer", &s->optimizer, optimizers, "how to update"));
+    ADD(FOR_ALL, ls_option_real("lr", &run->lr, 0.0, true, 1000.0, "X", "learning rate"));
+    ADD(FOR_ALL, ls_option_real("lr-floor", &run->lr_floor, 0.0, false, 1000.0, "X",
+                                "where the cosine ends"));
+    ADD(FOR_ALL, ls_option_u64("lr-total", &run->lr_total, 0, UINT32_MAX, "N",
+                               "the step where the cosine ends; 0: no cosine"));
+    ADD(FOR_ALL,
+        ls_option_u64("warmup", &run->warmup, 0, UINT32_MAX, "N", "steps in which the rate rises"));
+    ADD(FOR_ALL, ls_option_real("beta1", &run->beta1, 0.0, false, 0.999999, "X",
+                                "adamw: decay of the mean; sgd: momentum"));
+    ADD(FOR_ALL, ls_option_real("beta2", &run->beta2, 0.0, false, 0.999999, "X",
+                                "adamw: decay of the mean square"));
+    ADD(FOR_ALL, ls_option_real("weight-decay", &run->weight_decay, 0.0, false, 1000.0, "X",
+                                "of matrices, not of vectors"));
+    ADD(FOR_ALL, ls_option_real("clip", &run->clip, 0.0, false, 1e9, "X",
+                                "largest norm of a gradient; 0: not clipped"));
+    ADD(FOR_ALL, ls_option_u64("seed", &run->seed, 0, UINT64_MAX, "N",
+                               "of initial values, dropout and the choice of text"));
+    ADD(FOR_TRAIN, ls_option_choice("gemm", &s->engine, engines, "engine of the matrix products"));
+    ADD(FOR_VERIFY,
+        ls_option_choice("gemm", &s->engine, engines_or_both, "engine of the matrix products"));
+    ADD(FOR_ALL, ls_option_choice("dtype", &s->dtype, dtypes, "precision"));
+    ADD(FOR_ALL, ls_option_flag("gathered-loss", &run->gathered_loss,
+                                "gathers the logits instead of the vocabulary-parallel loss"));
+    ADD(FOR_ALL, ls_option_string("load", &run->load, "FILE",
+                                  "safetensors to begin from, saved in any layout"));
+    ADD(FOR_TRAIN, ls_option_string("save", &run->save, "FILE", "safetensors to write at the end"));
+    ADD(FOR_ALL, ls_option_int("timeout", &s->timeout_s, 1, 86400, "SECONDS",
+                               "how long a rank may wait for another"));
+    ADD(FOR_VERIFY, ls_option_flag("no-truth", &s->no_truth,
+                                   "without the binary64 run that says how far the result is from "
+                                   "the exact one"));
+
+    ADD(FOR_ALL, ls_option_heading("Output"));
+    ADD(FOR_ALL, ls_option_string("report", &s->report, "DIR", "writes DIR/index.html"));
+    ADD(FOR_ALL, ls_option_flag("json", &s->json,
+                                "one JSON object on standard output, words on standard error"));
+    ADD(FOR_ALL, ls_option_flag("help", &s->help, "this text"));
+#undef ADD
+}
+
+/* The settings before a word is read: the model's, and everybody's defaults. */
+static void set_defaults(settings *s, const ls_config *config)
+{
+    ls_run_defaults(&s->run, config);
+    s->run.world.stop = &stop_wanted;
+    s->engine = (int)s->run.engine;
+    s->optimizer = (int)s->run.optimizer;
+    s->mlp_cut = (int)config->mlp_cut;
+    s->dtype = s->run.dtype == LS_F64 ? 1 : 0;
+    s->timeout_s = 600;
+}
+
+static bool given(const settings *s, const char *name)
+{
+    return ls_options_given(s->options, s->n_options, name);
+}
+
+/* What was read as words and numbers becomes what the run is made of. */
+static void settle(settings *s, const ls_config *config)
+{
+    ls_run *run = &s->run;
+    /* A model whose heads are not grouped stays so. */
+    if (config->kv_heads == config->heads && given(s, "heads") && !given(s, "kv-heads"))
+        run->config.kv_heads = run->config.heads;
+    run->config.mlp_cut = (ls_mlp_cut)s->mlp_cut;
+    run->config.batch = run->batch;
+    s->both_engines = s->engine == 2;
+    run->engine = s->engine == 1 ? LS_ENGINE_OPENBLAS : LS_ENGINE_PORTABLE;
+    run->optimizer = (ls_optimizer)s->optimizer;
+    run->dtype = s->dtype == 1 ? LS_F64 : LS_F32;
+    run->serial = s->serial;
+    run->seed_given = given(s, "seed");
+    run->world.timeout_ns = (uint64_t)s->timeout_s * 1000000000u;
+}
+
+/* "lockstep verify --tp 2", with what a shell would need quoted shown in quotes. */
+static ls_status write_command_line(settings *s, const command_spec *command, int argc,
+                                    const char *const *argv)
+{
+    ls_status status = LS_OK;
+    size_t size = strlen("lockstep ") + strlen(command->name) + 1;
+    for (int i = 0; i < argc; i++) size += strlen(ls_show(argv[i])) + 3;
+    char *line = malloc(size);
+    if (line == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the command line");
+    size_t used = (size_t)snprintf(line, size, "lockstep %s", command->name);
+    for (int i = 0; i < argc; i++) {
+        const char *quote = strpbrk(argv[i], " \t\n\"'$&|;<>()*?#~") != NULL ? "'" : "";
+        used +=
+            (size_t)snprintf(line + used, size - used, " %s%s%s", quote, ls_show(argv[i]), quote);
+    }
+    s->command_line = line;
+exit:
+    return status;
+}
+
+static ls_status read_text(settings *s)
+{
+    ls_status status = LS_OK;
+    if (s->text_file != NULL) {
+        s->text_name = s->text_file;
+        LS_TRY(ls_text_read(s->text_file, &s->text));
+    } else {
+        s->text_name = "the built-in text";
+        s->text.count = builtin_text_bytes;
+        s->text.bytes = malloc(builtin_text_bytes);
+        if (s->text.bytes == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the text");
+        memcpy(s->text.bytes, builtin_text, builtin_text_bytes);
+    }
+    LS_TRY(ls_text_check(&s->text, s->text_name, s->run.config.seq, s->run.config.vocab));
+    s->run.text = &s->text;
+exit:
+    return status;
+}
+
+ls_status settings_read(settings *s, const command_spec *command, int argc, const char *const *argv,
+                        bool *ret_helped)
+{
+    ls_status status = LS_OK;
+    ls_config config;
+    memset(s, 0, sizeof *s);
+    s->model = "gpt2-nano";
+    LS_TRY(ls_config_named(s->model, &config));
+
+    /* Read twice: the first time to learn of --model and --help, the second time to put the other
+     * options over what that model says. */
+    set_defaults(s, &config);
+    make_table(s, command);
+    LS_TRY(ls_options_parse(s->options, s->n_options, argc, argv, NULL));
+    *ret_helped = s->help;
+    if (s->help) {
+        memset(s, 0, sizeof *s);
+        s->model = "gpt2-nano";
+        set_defaults(s, &config);
+        make_table(s, command);
+        printf("lockstep %s - %s\n\n", command->name, command->summary);
+        ls_options_help(stdout, s->options, s->n_options);
+        goto exit;
+    }
+    LS_TRY(ls_config_load(s->model, &config));
+    set_defaults(s, &config);
+    LS_TRY(ls_options_parse(s->options, s->n_options, argc, argv, NULL));
+    settle(s, &config);
+
+    if (s->sweep > 0 && given(s, "tp"))
+        LS_FAIL(LS_ERR_INPUT, "--tp %d: --sweep goes through every tp; give one of the two",
+                s->run.layout.tp);
+    if (s->serial && given(s, "tp"))
+        LS_FAIL(LS_ERR_INPUT, "--tp %d: --serial knows no ranks; give one of the two",
+                s->run.layout.tp);
+    if (s->engine > 0 && !ls_engine_available(LS_ENGINE_OPENBLAS))
+        LS_FAIL(LS_ERR_INPUT, "--gemm %s: this build has no OpenBLAS; use portable",
+                engines_or_both[s->engine]);
+    if (!ls_engine_available(LS_ENGINE_PLAIN)) s->no_truth = true;
+    LS_TRY(ls_run_check(&s->run));
+    LS_TRY(machine_holds_model(&s->run));
+    LS_TRY(read_text(s));
+    LS_TRY(write_command_line(s, command, argc, argv));
+exit:
+    if (status != LS_OK) settings_free(s);
+    return status;
+}
+
+void settings_free(settings *s)
+{
+    ls_text_free(&s->text);
+    free(s->command_line);
+    s->command_line = NULL;
+}
+
+void settings_warn(const settings *s)
+{
+    if (s->run.engine != LS_ENGINE_OPENBLAS && !s->both_engines) return;
+    const char *warning = ls_engine_warning(LS_ENGINE_OPENBLAS);
+    if (*warning != '\0') fprintf(stderr, "lockstep: warning: %s\n", warning);
+}

@@ -1,0 +1,41 @@
+/* settings.h - everything that the command line says, read and checked. */
+#ifndef LOCKSTEP_SETTINGS_H
+#define LOCKSTEP_SETTINGS_H
+
+#include "command.h"
+#include "train/train.h"
+
+enum { MAX_OPTIONS = 64 };
+
+typedef struct settings {
+    ls_run run; /* ready to be handed over */
+    const char *model;
+    const char *text_name; /* as people read it */
+    const char *report;    /* folder; NULL: none */
+    bool json;
+    bool both_engines; /* verify: one after the other */
+    bool serial;       /* train: the baseline itself */
+    bool no_truth;
+    int sweep; /* verify: ranks at most; 0: the one layout given */
+    char *command_line;
+
+    /* How the above was read. */
+    const char *text_file;
+    ls_text text;
+    int engine, dtype, optimizer, mlp_cut, timeout_s;
+    bool help;
+    ls_option options[MAX_OPTIONS];
+    size_t n_options;
+} settings;
+
+/* Reads a command's words and checks them: model, layout, text, everything that can be known before
+ * a run. *ret_helped: --help was asked for and given, there is nothing more to do. The settings
+ * stay where they are (they point into themselves) and end with settings_free. */
+ls_status settings_read(settings *s, const command_spec *command, int argc, const char *const *argv,
+                        bool *ret_helped) LS_MUST_USE;
+void settings_free(settings *s);
+
+/* Says on stderr, in one line, when an engine is slower than it could be. */
+void settings_warn(const settings *s);
+
+#endif

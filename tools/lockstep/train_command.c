@@ -1,0 +1,127 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "facts.h"
+#include "report/progress.h"
+#include "report/text_table.h"
+
+/* What looks on while a run goes on. */
+typedef struct onlooker {
+    FILE *out;
+    ls_progress progress;
+    ls_report_run *run;
+    json_t *steps; /* NULL without --json */
+    uint64_t last;
+    const settings *settings;
+    const ls_report *report;
+} onlooker;
+
+static ls_status on_begin(void *context, const ls_run *run, const ls_param_table *table,
+                          uint64_t first_step)
+{
+    onlooker *o = context;
+    (void)table;
+    o->last = run->steps;
+    settings_warn(o->settings);
+    print_run(o->out, o->settings, o->report, &run->layout);
+    if (first_step > 0) fprintf(o->out, "goes on from step %llu\n", (unsigned long long)first_step);
+    ls_progress_begin(&o->progress, stderr, run->steps > first_step ? run->steps - first_step : 0);
+    return LS_OK;
+}
+
+static ls_status on_step(void *context, const ls_step *step)
+{
+    ls_status status = LS_OK;
+    onlooker *o = context;
+    char text[64], rate[LS_NUMBER_TEXT];
+    double seconds = (double)step->ns * 1e-9;
+    LS_TRY(ls_losses_add(&o->run->losses, step));
+    if (o->steps != NULL && json_array_append_new(o->steps, json_step(step)) != 0)
+        LS_FAIL(LS_ERR_MEMORY, "no memory for the JSON object");
+    ls_progress_clear(&o->progress);
+    fprintf(o->out, "step %5llu  loss %-13.9g norm %-11.6g lr %-10.4g %9s tokens/s\n",
+            (unsigned long long)step->step, step->loss, step->norm, step->lr,
+            ls_number_text(seconds > 0.0 ? (uint64_t)((double)step->tokens / seconds) : 0, rate));
+    fflush(o->out);
+    snprintf(text, sizeof text, "step %llu of %llu", (unsigned long long)step->step + 1,
+             (unsigned long long)o->last);
+    ls_progress_advance(&o->progress, 1, text);
+exit:
+    return status;
+}
+
+static void print_result(FILE *out, const settings *s, const ls_train_result *result)
+{
+    char rate[LS_NUMBER_TEXT], time[LS_NUMBER_TEXT];
+    double seconds = (double)result->ns * 1e-9;
+    fprintf(out, "\n%s tokens/s, %llu steps in %s\n",
+            ls_number_text(seconds > 0.0 ? (uint64_t)((double)result->tokens / seconds) : 0, rate),
+            (unsigned long long)(result->last_step - result->first_step),
+            ls_duration_text(result->ns, time));
+    if (s->run.save != NULL) fprintf(out, "saved in %s\n", ls_show(s->run.save));
+    fprintf(out, "digest: %s\n", result->digest);
+}
+
+static ls_status print_train_json(const settings *s, const ls_report *report, json_t *steps)
+{
+    const ls_report_run *run = &report->runs[0];
+    char engine[128];
+    ls_engine_describe(run->engine, engine, sizeof engine);
+    json_t *object = json_run(s, report, "train");
+    json_t *layout = s->run.serial ? json_null() : json_layout(&run->layout);
+    json_t *more =
+        json_pack("{s:o, s:s, s:s, s:O}", "layout", layout, "engine", ls_engine_name(run->engine),
+                  "engine_description", engine, "steps_done", steps);
+    json_t *result = json_result(&run->result);
+    if (object == NULL || more == NULL || result == NULL || json_object_update(object, more) != 0 ||
+        json_object_update(object, result) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(more);
+    json_decref(result);
+    return print_json(object);
+}
+
+ls_status train_command(const command_spec *command, int argc, const char *const *argv)
+{
+    ls_status status = LS_OK;
+    settings s;
+    bool helped = false;
+    ls_report *report = NULL;
+    ls_page *page = NULL;
+    onlooker o = {.out = stdout};
+    LS_TRY(settings_read(&s, command, argc, argv, &helped));
+    if (helped) return LS_OK;
+    if (s.report != NULL) LS_TRY(ls_page_open(&page, s.report));
+    LS_TRY(ls_report_create(&report, &s.run, 0, 1));
+    report->command = s.command_line;
+    report->text_name = s.text_name;
+    if (s.json) {
+        o.out = stderr;
+        o.steps = json_array();
+        if (o.steps == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the JSON object");
+    }
+    o.settings = &s;
+    o.report = report;
+    o.run = &report->runs[0];
+    o.run->layout = s.run.layout;
+    o.run->engine = s.run.engine;
+    report->n_runs = 1;
+
+    ls_watcher watcher = {&o, on_begin, NULL, on_step};
+    status = ls_train(&s.run, &watcher, &o.run->result);
+    ls_progress_clear(&o.progress);
+    if (status != LS_OK) goto exit;
+    if (page != NULL) LS_TRY(ls_page_commit(page, report));
+    LS_TRY(print_ranks(o.out, &o.run->result));
+    print_result(o.out, &s, &o.run->result);
+    if (s.json) LS_TRY(print_train_json(&s, report, o.steps));
+exit:
+    json_decref(o.steps);
+    ls_page_close(&page);
+    ls_report_destroy(&report);
+    settings_free(&s);
+    return status;
+}
