@@ -1,0 +1,104 @@
+"""What the tests of the program share: run it in an empty folder, look at everything it did."""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+
+class Result:
+    def __init__(self, status, out, err, left):
+        self.status, self.out, self.err, self.left = status, out, err, left
+
+    def __str__(self):
+        return f"status {self.status}\n--- stdout\n{self.out}\n--- stderr\n{self.err}\n---"
+
+
+def listing(folder):
+    """Every file and folder below, hidden ones too."""
+    found = set()
+    for place, folders, names in os.walk(os.fsencode(folder)):
+        found |= {os.path.relpath(os.path.join(place, name), os.fsencode(folder))
+                  for name in folders + names}
+    return found
+
+
+class Program:
+    """The program, run in `folder`. Words may be str or bytes."""
+
+    def __init__(self, path, folder):
+        self.path, self.folder = path, folder
+
+    def run(self, *words, env=None, stdout=subprocess.PIPE, timeout=120):
+        before = listing(self.folder)
+        done = subprocess.run([self.path, *words], cwd=self.folder, stdin=subprocess.DEVNULL,
+                              stdout=stdout, stderr=subprocess.PIPE, timeout=timeout, check=False,
+                              env={**os.environ, **(env or {})})
+        out = done.stdout.decode("utf-8", "replace") if done.stdout is not None else ""
+        return Result(done.returncode, out, done.stderr.decode("utf-8", "replace"),
+                      listing(self.folder) - before)
+
+    def write(self, name, data):
+        path = os.path.join(os.fsencode(self.folder), os.fsencode(name))
+        with open(path, "wb") as file:
+            file.write(data if isinstance(data, bytes) else data.encode())
+        return name
+
+    def read(self, name):
+        with open(os.path.join(os.fsencode(self.folder), os.fsencode(name)), "rb") as file:
+            return file.read()
+
+
+def last_line(text):
+    lines = text.splitlines()
+    return lines[-1] if lines else ""
+
+
+def digest(result):
+    line = last_line(result.out)
+    assert line.startswith("digest: ") and len(line) == 8 + 64, f"no digest:\n{result}"
+    return line[8:]
+
+
+def parse_safetensors(data):
+    """(metadata, {name: (dtype, shape, bytes)})"""
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + length])
+    metadata = header.pop("__metadata__", {})
+    body = data[8 + length:]
+    return metadata, {name: (t["dtype"], t["shape"], body[slice(*t["data_offsets"])])
+                      for name, t in header.items()}
+
+
+def make_safetensors(header, body):
+    """A file with any header at all: an object, or text as it is."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+class Checks:
+    """Counts what was looked at; a test that looked at nothing fails."""
+
+    def __init__(self):
+        self.done, self.faults = 0, []
+
+    def that(self, good, what):
+        self.done += 1
+        if not good:
+            self.faults.append(what)
+        return good
+
+    def finish(self):
+        for fault in self.faults:
+            print(f"FAULT: {fault}")
+        print(f"{self.done} looked at, {len(self.faults)} faults")
+        sys.exit(1 if self.faults or self.done == 0 else 0)
+
+
+def in_folder(main):
+    """Runs main(program, checks) in an empty folder; argv: the program."""
+    checks = Checks()
+    with tempfile.TemporaryDirectory() as folder:
+        main(Program(os.path.abspath(sys.argv[1]), folder), checks)
+    checks.finish()

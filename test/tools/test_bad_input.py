@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+"""Bad input of every kind: test_bad_input.py PROGRAM
+
+Each ends with status 2, one line on stderr that names what was wrong, nothing on stdout, and no
+file that was not there before.
+"""
+import os
+import re
+import struct
+
+import program as p
+
+BAD_NUMBERS = ["-1", "abc", "nan", "inf", "0x2", "1 ", "99999999999999999999999999"]
+
+
+def refused(program, checks, words, *names, env=None):
+    done = program.run(*words, env=env)
+    what = f"lockstep {words}: "
+    checks.that(done.status == 2, f"{what}expected status 2\n{done}")
+    checks.that(done.err.count("\n") == 1 and done.err.endswith("\n"), f"{what}one line\n{done}")
+    checks.that(done.out == "", f"{what}something on stdout\n{done}")
+    checks.that(not done.left, f"{what}left {done.left}")
+    for name in names:
+        checks.that(name in done.err, f"{what}should say \"{name}\"\n{done}")
+
+
+def commands_and_options(program, checks):
+    for words, *names in (
+            ([], "command is missing"),
+            (["trian"], "trian", "train"),
+            (["verfy"], "verify"),
+            (["zzz"], "zzz", "--help"),
+            ([""], "unknown command"),
+            (["train", "--stpes", "3"], "--stpes", "--steps"),
+            (["train", "--stpes=3"], "--stpes", "--steps"),
+            (["train", "--qqqqqq"], "--qqqqqq", "--help"),
+            (["train", "--sweep", "4"], "--sweep"),          # of verify
+            (["verify", "--save", "x"], "--save"),           # of train
+            (["train", "-t", "3"], "-t", "two dashes"),
+            (["train", "text.txt"], "text.txt"),
+            (["train", "--json=1"], "--json", "no value"),
+            (["train", "--tp"], "--tp", "missing"),
+            (["train", "--text"], "--text", "missing"),
+            (["train", "--text="], "--text", "empty"),
+            (["train", "--gemm", "blas"], "--gemm blas", "portable or openblas"),
+            (["train", "--gemm", "both"], "--gemm both", "portable or openblas"),
+            (["train", "--gemm", "plain"], "--gemm plain"),
+            (["train", "--dtype", "f16"], "--dtype f16", "f32 or f64"),
+            (["train", "--optimizer", "adam"], "--optimizer adam", "adamw or sgd"),
+            (["verify", "--sweep", "4", "--tp", "2"], "--tp 2", "--sweep"),
+            (["train", "--serial", "--tp", "2"], "--tp 2", "--serial")):
+        refused(program, checks, words, *names)
+    refused(program, checks, ["train", "--steps", "1"], "LOCKSTEP_ISA", env={"LOCKSTEP_ISA": "sse"})
+    # Every number that --help lists, with values that no number may have.
+    for command in ("train", "verify"):
+        listed = program.run(command, "--help").out
+        numbers = re.findall(r"^  --([a-z0-9-]+) (?:N|X|B|RANKS|SECONDS)\b", listed, re.MULTILINE)
+        checks.that(len(numbers) >= 20, f"{command} --help lists only {numbers}")
+        for name in numbers:
+            for value in BAD_NUMBERS if command == "train" else BAD_NUMBERS[:2]:
+                refused(program, checks, [command, f"--{name}", value], f"--{name} {value}",
+                        "is allowed")
+        for name in ("steps", "batch", "tp", "layers", "heads", "seq", "vocab", "d-model", "lr"):
+            refused(program, checks, [command, f"--{name}", "0"], f"--{name} 0")
+            refused(program, checks, [command, f"--{name}="], f"--{name} \"\"")
+
+
+def models_and_layouts(program, checks):
+    legal = "1, 2, 3, 4, 6 or 12"
+    for words, *names in (
+            (["--tp", "5"], "--tp 5: 12 heads", legal),
+            (["--tp", "13"], "--tp 13", legal),
+            (["--tp", "24"], "--tp 24", legal),
+            (["--heads", "14", "--d-model", "896", "--d-ff", "4864", "--tp", "7"], "--tp 7",
+             "1 or 2"),
+            (["--heads", "7"], "--heads 7", "48"),
+            (["--heads", "12", "--kv-heads", "5"], "--kv-heads 5", "12"),
+            (["--model", "gpt3"], "gpt3", "gpt2-nano"),
+            (["--model", "missing.json"], "missing.json"),
+            (["--model", "."], "."),
+            (["--model", "broken.json"], "broken.json"),
+            (["--model", "key.json"], "key.json", "layrs", "layers"),
+            (["--model", "type.json"], "type.json", "layers"),
+            (["--model", "range.json"], "range.json", "layers"),
+            (["--layers", "4000", "--d-model", "1048576", "--heads", "4096", "--d-ff", "4194304"],
+             "parameters"),
+            (["--layers", "100", "--d-model", "49152", "--heads", "96"], "parameters", "machine"),
+            (["--batch", "1048576", "--seq", "1048576"], "--batch 1048576"),
+            (["--dropout", "1"], "--dropout 1")):
+        refused(program, checks, ["train", "--steps", "1", *words], *names)
+    refused(program, checks, ["verify", "--model", "gpt2-124m", "--steps", "100000"],
+            "--steps 100000", "at most")
+
+
+def texts(program, checks):
+    program.write("empty.txt", b"")
+    program.write("one.txt", b"x")
+    program.write("short.txt", b"x" * 24)
+    program.write("enough.txt", b"x" * 25)
+    program.write("binary.txt", bytes(range(256)))
+    os.mkdir(os.path.join(program.folder, "folder"))
+    for command in ("train", "verify"):
+        for name, *says in (
+                ("missing.txt", "missing.txt"), ("empty.txt", "empty.txt", "empty"),
+                ("one.txt", "one.txt", "25"), ("short.txt", "short.txt", "24", "25"),
+                ("folder", "folder"), ("missing/deep.txt", "missing/deep.txt"),
+                ("empty.txt/x", "empty.txt/x"), ("line\nend.txt", "line\\x0aend.txt"),
+                (b"not\xff\xfeutf8.txt", "not\\xff\\xfeutf8.txt"), ("a" * 5000, "aaaa")):
+            refused(program, checks, [command, "--text", name], *says)
+        # A vocabulary smaller than the largest byte, at its edge.
+        refused(program, checks, [command, "--text", "binary.txt", "--vocab", "255"],
+                "binary.txt", "255")
+        refused(program, checks, [command, "--text", "enough.txt", "--vocab", "120"], "enough.txt",
+                "120")
+    for words in (["enough.txt"], ["binary.txt"], ["enough.txt", "--vocab", "121"]):
+        done = program.run("train", "--steps", "1", "--text", *words)
+        checks.that(done.status == 0, f"{words}: should do\n{done}")
+    try:
+        odd = program.write(b"odd\xff\xfe.txt", b"some text of some length, and a bit more")
+    except OSError:
+        return  # a file system that wants UTF-8
+    done = program.run("train", "--steps", "1", "--text", odd)
+    checks.that(done.status == 0 and "odd\\xff\\xfe.txt" in done.out, f"odd name\n{done}")
+
+
+def outputs(program, checks):
+    program.write("file", b"")
+    long_run = ["train", "--steps", "3"]
+    for words, *names in (
+            (["--save", "missing/x.safetensors"], "missing/x.safetensors"),
+            (["--save", "file/x.safetensors"], "file/x.safetensors"),
+            (["--save", "folder"], "folder"),
+            (["--save", "/proc/lockstep-cannot-write-here"], "/proc/lockstep-cannot-write-here"),
+            (["--save", "/dev/full"], "/dev/full"),
+            (["--save", "a" * 300], "aaaa"),
+            (["--report", "file"], "file"),
+            (["--report", "missing/deep"], "missing/deep"),
+            (["--report", "/proc/lockstep-cannot-write-here"], "/proc/lockstep")):
+        if names[0].startswith("/") and not os.path.exists(os.path.dirname(names[0])):
+            continue
+        if not os.path.exists("/dev/full") and "/dev/full" in names:
+            continue
+        done = program.run(*long_run, *words)
+        what = f"{words}: "
+        checks.that(done.status == 2, f"{what}expected status 2\n{done}")
+        checks.that(len(done.err.splitlines()) == 1, f"{what}one line\n{done}")
+        checks.that(not done.left, f"{what}left {done.left}")
+        checks.that("step" not in done.out, f"{what}found out too late\n{done}")
+        for name in names:
+            checks.that(name in done.err, f"{what}should say {name}\n{done}")
+    # A failure after the report was opened takes the report's folder away again.
+    refused(program, checks, ["train", "--report", "new", "--load", "missing.safetensors"],
+            "missing.safetensors")
+    if os.path.exists("/dev/full"):
+        with open("/dev/full", "wb") as full:
+            done = program.run("train", "--steps", "1", stdout=full)
+        checks.that(done.status == 2 and "standard output" in done.err, f"/dev/full\n{done}")
+    try:
+        done = program.run("train", "--steps", "1", "--save", b"odd\xff.safetensors")
+    except OSError:
+        return
+    checks.that(done.status == 0 and b"odd\xff.safetensors" in done.left, f"odd name\n{done}")
+
+
+def header_and_body(data):
+    length = struct.unpack("<Q", data[:8])[0]
+    return p.json.loads(data[8:8 + length]), data[8 + length:]
+
+
+def checkpoints(program, checks):
+    done = program.run("train", "--steps", "2", "--save", "good.safetensors")
+    if not checks.that(done.status == 0, f"no checkpoint to spoil\n{done}"):
+        return
+    good = program.read("good.safetensors")
+    header, body = header_and_body(good)
+    names = [n for n in header if n != "__metadata__"]
+    first, second = names[0], names[1]
+
+    def spoiled(change):
+        copy = p.json.loads(p.json.dumps(header))
+        change(copy)
+        return p.make_safetensors(copy, body)
+
+    def offsets(name, begin=None, end=None):
+        def change(h):
+            old = h[name]["data_offsets"]
+            h[name]["data_offsets"] = [old[0] if begin is None else begin,
+                                       old[1] if end is None else end]
+        return change
+
+    def field(name, key, value):
+        return lambda h: h[name].__setitem__(key, value)
+
+    shape = header[first]["shape"]
+    flat = [shape[0] * shape[1]] if len(shape) == 2 else [shape[0], 1]
+    half = len(body) // 2
+    text = p.json.dumps(header).encode()
+    twice = text[:-1] + b"," + p.json.dumps({first: header[first]}).encode()[1:]
+    files = {
+        "empty": b"", "four": good[:4], "only_length": good[:8], "half_header": good[:200],
+        "cut_one": good[:-1], "cut_half": good[:half], "longer": good + b"\0",
+        "length_past_end": struct.pack("<Q", len(good)) + good[8:],
+        "length_huge": struct.pack("<Q", 2 ** 63) + good[8:],
+        "length_minus": b"\xff" * 8 + good[8:],
+        "length_zero": struct.pack("<Q", 0) + good[8:],
+        "no_json": p.make_safetensors(b"{" * 64, body),
+        "deep_json": p.make_safetensors(b'{"a":' * 5000 + b"1" + b"}" * 5000, body),
+        "array": p.make_safetensors([1, 2], body),
+        "noise": bytes((i * 89 + 7) % 256 for i in range(4096)),
+        "twice": p.make_safetensors(twice, body),
+        "overlap": spoiled(offsets(second, begin=header[first]["data_offsets"][0])),
+        "past_end": spoiled(offsets(names[-1], end=len(body) + 4)),
+        "far": spoiled(offsets(first, begin=2 ** 62, end=2 ** 62 + 4)),
+        "minus": spoiled(offsets(first, begin=-4)),
+        "backwards": spoiled(offsets(first, begin=8, end=4)),
+        "hole": p.make_safetensors({**header, names[-1]: {
+            **header[names[-1]], "data_offsets": [o + 4 for o in header[names[-1]]["data_offsets"]]
+        }}, body + b"\0\0\0\0"),
+        "dtype_unknown": spoiled(field(first, "dtype", "Q7")),
+        "dtype_number": spoiled(field(first, "dtype", 7)),
+        "dtype_int": spoiled(field(first, "dtype", "I32")),
+        "shape_other": spoiled(field(first, "shape", flat)),
+        "shape_turned": spoiled(field(first, "shape", shape[::-1])),
+        "shape_product": spoiled(field(first, "shape", [n + 1 for n in shape])),
+        "shape_overflow": spoiled(field(first, "shape", [2 ** 33, 2 ** 33])),
+        "shape_minus": spoiled(field(first, "shape", [-n for n in shape])),
+        "shape_real": spoiled(field(first, "shape", [n + 0.5 for n in shape])),
+        "shape_text": spoiled(field(first, "shape", "48")),
+        "no_offsets": spoiled(lambda h: h[first].pop("data_offsets")),
+        "tensor_missing": spoiled(lambda h: h.__setitem__("stranger", h.pop(first))),
+        "step_minus": spoiled(field("__metadata__", "step", "-1")),
+        "step_word": spoiled(field("__metadata__", "step", "two")),
+        "step_huge": spoiled(field("__metadata__", "step", "99999999999999999999")),
+        "metadata_number": spoiled(field("__metadata__", "step", 2)),
+    }
+    if shape[0] == shape[1]:
+        del files["shape_turned"]
+    # One tensor too many: appended, so that everything else is as it should be.
+    extra = {**header, "stranger": {"dtype": "F32", "shape": [1],
+                                    "data_offsets": [len(body), len(body) + 4]}}
+    files["extra"] = p.make_safetensors(extra, body + b"\0\0\0\0")
+    for name, data in files.items():
+        program.write(name + ".safetensors", data)
+        command = ["train", "--tp", "3"] if len(name) % 2 else ["train", "--serial"]
+        refused(program, checks, [*command, "--steps", "4", "--save", "out.safetensors", "--load",
+                                  name + ".safetensors"], name + ".safetensors")
+    for words, *says in (
+            (["--load", "missing.safetensors"], "missing.safetensors"),
+            (["--load", "folder"], "folder"),
+            (["--load", "good.safetensors", "--steps", "1"], "--steps 1", "good.safetensors"),
+            (["--load", "good.safetensors", "--model", "llama-nano"], "good.safetensors"),
+            (["--load", "good.safetensors", "--layers", "3"], "good.safetensors"),
+            (["--load", "good.safetensors", "--d-ff", "96"], "good.safetensors")):
+        refused(program, checks, ["train", *words], *says)
+    refused(program, checks, ["verify", "--load", "cut_half.safetensors"], "cut_half.safetensors")
+    done = program.run("train", "--steps", "3", "--load", "good.safetensors", "--tp", "2")
+    checks.that(done.status == 0, f"the good one should do\n{done}")
+
+
+def main(program, checks):
+    program.write("broken.json", b"{\"layers\": ")
+    program.write("key.json", b"{\"base\": \"gpt2-nano\", \"layrs\": 3}")
+    program.write("type.json", b"{\"base\": \"gpt2-nano\", \"layers\": \"3\"}")
+    program.write("range.json", b"{\"base\": \"gpt2-nano\", \"layers\": 0}")
+    commands_and_options(program, checks)
+    models_and_layouts(program, checks)
+    texts(program, checks)
+    outputs(program, checks)
+    checkpoints(program, checks)
+
+
+if __name__ == "__main__":
+    p.in_folder(main)

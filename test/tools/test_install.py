@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""What `meson install` gives is enough to use the library: test_install.py BUILD SOURCE CC [CXX]
+
+Installs into an empty folder, then compiles a program against it through pkg-config alone, linked
+with the shared and with the static library, and runs both.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from program import Checks
+
+PROGRAM = r"""
+#include <lockstep/lockstep.h>
+#include <stdio.h>
+static ls_status hello(ls_rank *rank, void *sum)
+{
+    ls_status status = LS_OK;
+    int32_t own = ls_rank_index(rank) + 1, all = 0;
+    LS_TRY(ls_all_reduce(ls_rank_world_group(rank), &all, &own, 1, LS_I32, LS_REDUCE_SUM));
+    if (own == 1) *(int32_t *)sum = all;
+exit:
+    return status;
+}
+int main(void)
+{
+    int32_t sum = 0;
+    if (ls_world_run(3, NULL, hello, &sum) != LS_OK) return 1;
+    printf("%d %s\n", (int)sum, ls_contract_name());
+    return sum == 6 ? 0 : 1;
+}
+"""
+
+
+def run(command, **more):
+    return subprocess.run(command, capture_output=True, text=True, check=False, **more)
+
+
+def flags(pkg_config, folder, prefix, *options):
+    """pkg-config's answer for an installation that was put under another root."""
+    places = [place for place, _, names in os.walk(folder) if "lockstep.pc" in names]
+    env = {**os.environ, "PKG_CONFIG_PATH": os.pathsep.join(
+        places + [os.environ.get("PKG_CONFIG_PATH", "")])}
+    return run([pkg_config, f"--define-variable=prefix={folder}{prefix}", *options, "lockstep"],
+               env=env)
+
+
+def main():
+    build, source, cc = sys.argv[1], sys.argv[2], sys.argv[3].split()
+    cxx = sys.argv[4].split() if len(sys.argv) > 4 and sys.argv[4] else None
+    pkg_config = shutil.which("pkg-config") or shutil.which("pkgconf")
+    checks = Checks()
+    with tempfile.TemporaryDirectory() as folder:
+        done = run([shutil.which("meson"), "install", "-C", build, "--no-rebuild", "--destdir", folder])
+        if not checks.that(done.returncode == 0, f"meson install\n{done.stdout}{done.stderr}"):
+            checks.finish()
+        files = {os.path.join(place, name)[len(folder):]: os.path.join(place, name)
+                 for place, _, names in os.walk(folder) for name in names}
+        prefix = next((name[:-len("/include/lockstep/lockstep.h")] for name in files
+                       if name.endswith("/include/lockstep/lockstep.h")), "")
+        checks.that(prefix != "", f"no lockstep.h among {sorted(files)}")
+        # All public headers and nothing internal.
+        below = os.path.join(source, "include")
+        public = {os.path.relpath(os.path.join(place, name), below)
+                  for place, _, names in os.walk(below) for name in names if name.endswith(".h")}
+        installed = {name[len(prefix + "/include/"):] for name in files if name.endswith(".h")}
+        checks.that(installed == public, f"headers: {installed ^ public}")
+        program = next((path for name, path in files.items() if name.endswith("/bin/lockstep")), None)
+        if checks.that(program is not None, "no bin/lockstep"):
+            checks.that(run([program, "--version"]).returncode == 0, "the installed program")
+        libraries = [os.path.dirname(path) for name, path in files.items()
+                     if "/liblockstep." in name]
+        path = os.path.join(folder, "use.c")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(PROGRAM)
+        for compiler, language in ((cc, ["-std=c11"]), (cxx, ["-std=c++17", "-x", "c++"])):
+            if compiler is None:
+                continue
+            for static in (False, True):
+                options = ["--static"] if static else []
+                asked = flags(pkg_config, folder, prefix, "--cflags", "--libs", *options)
+                checks.that(asked.returncode == 0, f"pkg-config: {asked.stderr}")
+                words = asked.stdout.split()
+                if static:  # the archive itself, so that the linker has no choice
+                    archive = next(p for n, p in files.items() if n.endswith("/liblockstep.a"))
+                    words = [archive if word == "-llockstep" else word for word in words]
+                out = os.path.join(folder, "use")
+                done = run(compiler + language + [path, "-x", "none", "-o", out] + words)
+                what = f"{compiler[0]}, {'static' if static else 'shared'}: "
+                if not checks.that(done.returncode == 0, f"{what}{done.stderr}"):
+                    continue
+                where = os.pathsep.join(libraries)
+                env = {**os.environ, "LD_LIBRARY_PATH": where, "DYLD_LIBRARY_PATH": where}
+                done = run([out], env=None if static else env)
+                checks.that(done.returncode == 0 and done.stdout == "6 tree/v1\n",
+                            f"{what}{done.stdout}{done.stderr}")
+    checks.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""What the program prints and leaves: test_program.py PROGRAM FAULTY_PROGRAM
+
+Digests that do not depend on the layout, checkpoints that go on anywhere, JSON that says the same as
+the words, exit statuses, Ctrl-C, progress on a terminal, a report that needs nothing else.
+"""
+import html.parser
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree
+
+import program as p
+
+TEXT = "".join(f"Line {i} of a text to train on, and {i * 7919 % 1000}.\n" for i in range(200))
+
+
+def words(program, checks):
+    done = program.run("--help")
+    checks.that(done.status == 0 and "train" in done.out and "verify" in done.out, f"help\n{done}")
+    for command in ("train", "verify"):
+        done = program.run(command, "--help")
+        checks.that(done.status == 0 and "--tp N" in done.out and done.err == "", f"help\n{done}")
+        checks.that(max(map(len, done.out.splitlines())) <= 100, f"{command} --help is too wide")
+    done = program.run("--version")
+    checks.that(done.status == 0 and re.match(r"lockstep \d+\.\d+\.\d+\n", done.out) is not None
+                and "tree/v1" in done.out, f"version\n{done}")
+
+
+def digests(program, checks):
+    """One digest for every layout, other digests for other things."""
+    base = ["train", "--text", "text.txt", "--steps", "3"]
+    first = program.run(*base, "--serial")
+    checks.that(first.status == 0 and first.err == "", f"serial\n{first}")
+    expected = p.digest(first)
+    checks.that(p.digest(program.run(*base, "--serial")) == expected, "twice, two digests")
+    for tp in (1, 2, 3, 4, 6, 12):
+        done = program.run(*base, "--tp", str(tp))
+        checks.that(done.status == 0 and p.digest(done) == expected, f"--tp {tp}\n{done}")
+        losses = re.findall(r"loss (\S+)", done.out)
+        checks.that(losses == re.findall(r"loss (\S+)", first.out) and len(losses) == 3,
+                    f"--tp {tp} prints other losses")
+        table = done.out.split("Peak bytes per rank")[1].splitlines()
+        checks.that([row.split()[0] for row in table[2:2 + tp]] == [str(r) for r in range(tp)],
+                    f"--tp {tp}: no line per rank\n{done}")
+    for other in (["--seed", "1235"], ["--lr", "0.0011"], ["--dropout", "0"], ["--batch", "7"],
+                  ["--dtype", "f64"], ["--optimizer", "sgd"], ["--steps", "4"],
+                  ["--warmup", "3"], ["--clip", "0.5"], ["--weight-decay", "0"],
+                  ["--label-smoothing", "0.1"], ["--seq", "23"]):
+        checks.that(p.digest(program.run(*base, *other)) != expected, f"{other} changes nothing")
+
+
+def checkpoints(program, checks):
+    """Saved in one layout, gone on with in another: the same file as without a stop."""
+    base = ["train", "--text", "text.txt", "--warmup", "2", "--lr-total", "6"]
+    program.run(*base, "--steps", "6", "--tp", "2", "--save", "whole.safetensors")
+    program.run(*base, "--steps", "3", "--tp", "3", "--save", "half.safetensors")
+    _, whole = p.parse_safetensors(program.read("whole.safetensors"))
+    checks.that(len(whole) > 100, "few tensors in a checkpoint")
+    seen = set()
+    for tp in (1, 2, 4, 12):
+        done = program.run(*base, "--steps", "6", "--tp", str(tp), "--load", "half.safetensors",
+                           "--save", "rest.safetensors")
+        metadata, rest = p.parse_safetensors(program.read("rest.safetensors"))
+        checks.that(rest == whole, f"--tp {tp}: another end than without a stop\n{done}")
+        checks.that(metadata.get("step") == "6", f"--tp {tp}: {metadata}")
+        seen.add(p.digest(done))
+    checks.that(len(seen) == 1, f"the rest of the run has digests {seen}")
+    done = program.run(*base, "--steps", "6", "--load", "whole.safetensors")
+    checks.that(done.status == 0 and " nan" not in done.out, f"nothing left to do\n{done}")
+    done = program.run("verify", "--text", "text.txt", "--steps", "5", "--tp", "3", "--load",
+                       "half.safetensors", "--no-truth")
+    checks.that(done.status == 0 and p.last_line(done.out) ==
+                "verify: 1 layouts, 1 bit-exact, 0 different", f"verify from a checkpoint\n{done}")
+
+
+def as_json(program, checks):
+    base = ["train", "--text", "text.txt", "--steps", "2", "--tp", "3"]
+    said, done = program.run(*base), program.run(*base, "--json")
+    found = json.loads(done.out)
+    checks.that(found["digest"] == p.digest(said), "digest in JSON")
+    checks.that("digest: " + found["digest"] in done.err, f"words go to stderr\n{done}")
+    losses = [float.fromhex(step["loss_hex"]) for step in found["steps_done"]]
+    checks.that([f"{loss:.9g}" for loss in losses] == re.findall(r"loss (\S+)", said.out),
+                "losses in JSON")
+    checks.that(len(found["ranks"]) == 3 and all(
+        rank["total_peak_bytes"] > 0 and rank["peak_bytes"]["parameters"] > 0
+        and rank["collectives"]["all_reduce"]["calls"] > 0 for rank in found["ranks"]),
+        "ranks in JSON")
+    checks.that(found["model"]["heads"] == 12 and found["layout"]["tp"] == 3, "model in JSON")
+    done = program.run("verify", "--text", "text.txt", "--steps", "2", "--sweep", "4", "--gemm",
+                       "both", "--json")
+    found = json.loads(done.out)
+    checks.that(found["count"] == found["bit_exact"] == 8 and found["different"] == 0,
+                f"verify in JSON\n{done}")
+    checks.that({(run["layout"]["tp"], run["engine"]) for run in found["layouts"]} ==
+                {(tp, e) for tp in (1, 2, 3, 4) for e in ("portable", "openblas")}, "the sweep")
+    checks.that(all(0 < b["truth"]["loss"] < 1e-5 and 0 < b["truth"]["gradient"] < 1e-4
+                    for b in found["baselines"]), "distance to truth")
+    # A run that explodes is no reason for broken JSON.
+    done = program.run(*base, "--lr", "1000", "--optimizer", "sgd", "--clip", "0", "--steps", "8",
+                       "--json")
+    checks.that(done.status == 0 and json.loads(done.out)["digest"], f"not finite\n{done}")
+    checks.that(program.run(*base, "--json", "--steps", "0").out == "", "JSON of bad input")
+
+
+def verdicts(program, faulty, checks):
+    done = program.run("verify", "--text", "text.txt", "--steps", "2", "--tp", "4")
+    checks.that(done.status == 0 and done.err == "" and p.last_line(done.out) ==
+                "verify: 1 layouts, 1 bit-exact, 0 different", f"verify\n{done}")
+    done = program.run("verify", "--text", "text.txt", "--steps", "2", "--sweep", "12", "--model",
+                       "llama-nano", "--no-truth")
+    checks.that(done.status == 0 and p.last_line(done.out) ==
+                "verify: 6 layouts, 6 bit-exact, 0 different", f"llama\n{done}")
+    done = program.run("verify", "--text", "text.txt", "--steps", "2", "--sweep", "3", "--mlp-cut",
+                       "row_first", "--gathered-loss", "--no-truth")
+    checks.that(done.status == 0 and p.last_line(done.out) ==
+                "verify: 3 layouts, 3 bit-exact, 0 different", f"row first\n{done}")
+    if not faulty:
+        return
+    done = faulty.run("verify", "--text", "text.txt", "--steps", "2", "--sweep", "4", "--report",
+                      "faulty")
+    checks.that(done.status == 1 and p.last_line(done.out) ==
+                "verify: 4 layouts, 3 bit-exact, 1 different", f"a wrong rate\n{done}")
+    checks.that(re.search(r"tp 3 .*DIFFERENT.*\n +step 0, update, tensor \S+, index \[\d+, \d+\]: "
+                          r"serial \S+p\S+, here \S+p\S+ .*ulp", done.out) is not None,
+                f"where it departs\n{done}")
+    checks.that("1 of 4 runs in a layout differ" in program.read("faulty/index.html").decode(),
+                "the report of a difference")
+    done = faulty.run("verify", "--text", "text.txt", "--steps", "2", "--tp", "3", "--json")
+    departure = json.loads(done.out)["layouts"][0]["departure"]
+    checks.that(done.status == 1 and departure["step"] == 0 and departure["phase"] == "update" and
+                float.fromhex(departure["serial"]) != float.fromhex(departure["here"]),
+                f"a difference in JSON\n{done}")
+    done = faulty.run("verify", "--text", "text.txt", "--steps", "2", "--tp", "6", "--report", "no")
+    checks.that(done.status == 3 and done.err == "lockstep: rank 2: a seeded fault\n" and
+                not done.left, f"a failing rank\n{done}")
+
+
+def interrupts(program, checks):
+    """Ctrl-C in the middle: status 130, soon, and no file that was not there before."""
+    for command in (["train", "--tp", "3", "--save", "out.safetensors"],
+                    ["train", "--serial", "--save", "out.safetensors"],
+                    ["train", "--tp", "12", "--report", "out"],
+                    ["verify", "--sweep", "12", "--no-truth", "--report", "out"]):
+        before = p.listing(program.folder)
+        steps = "1000000" if command[0] == "train" else "300"
+        running = subprocess.Popen([program.path, *command, "--steps", steps, "--text", "text.txt"],
+                                   cwd=program.folder, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        seen = b""
+        while b"step     2" not in seen and b"compare" not in seen:
+            more = os.read(running.stdout.fileno(), 4096)
+            if not more:
+                break
+            seen += more
+        running.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        try:
+            _, err = running.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.communicate()
+            checks.that(False, f"{command}: Ctrl-C does not end it")
+            continue
+        checks.that(running.returncode == 130, f"{command}: status {running.returncode}\n{err}")
+        checks.that(err == b"lockstep: interrupted\n", f"{command}: {err}")
+        checks.that(p.listing(program.folder) == before, f"{command}: left a file")
+        checks.that(time.monotonic() - started < 60, f"{command}: slow to stop")
+
+
+def terminal(program, checks):
+    """Progress with the time left, on a terminal only."""
+    master, slave = pty.openpty()
+    running = subprocess.Popen([program.path, "train", "--steps", "60", "--text", "text.txt"],
+                               cwd=program.folder, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=slave)
+    os.close(slave)
+    seen = b""
+    while True:
+        ready, _, _ = select.select([master], [], [], 60)
+        try:
+            more = os.read(master, 4096) if ready else b""
+        except OSError:  # how Linux says that nobody writes any more
+            more = b""
+        if not more:
+            break
+        seen += more
+    running.wait(timeout=60)
+    os.close(master)
+    checks.that(running.returncode == 0, "train on a terminal")
+    checks.that(re.search(rb"\r\x1b\[K\[[#.]+\] +\d+ %  \d+ s left  step \d+ of 60", seen)
+                is not None, f"no progress: {seen[:400]}")
+    checks.that(seen.endswith(b"\r\x1b[K"), "the progress line is left standing")
+    done = program.run("train", "--steps", "2", "--text", "text.txt")
+    checks.that("\r" not in done.out + done.err, f"progress without a terminal\n{done}")
+
+
+class Page(html.parser.HTMLParser):
+    """Whether tags close in order, and what the page asks for from outside."""
+    VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.faults, self.tags, self.text = [], [], set(), ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.faults += [f"{tag} {key}" for key, _ in attrs
+                        if key in ("src", "href", "srcset") or key.startswith("on")]
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"</{tag}> out of order")
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def report(program, checks):
+    hostile = "a<script>alert(1)</script>&\"'b.txt"
+    program.write(hostile.replace("/", ""), TEXT.encode())
+    done = program.run("verify", "--sweep", "12", "--gemm", "both", "--steps", "3", "--text",
+                       hostile.replace("/", ""), "--report", "page")
+    checks.that(done.status == 0 and done.left == {b"page", b"page/index.html"},
+                f"the report's files: {done.left}\n{done}")
+    source = program.read("page/index.html").decode()
+    page = Page()
+    page.feed(source)
+    page.close()
+    checks.that(not page.faults and not page.open, f"the page: {page.faults} {page.open}")
+    checks.that("script" not in page.tags, "a file's name became a tag")
+    checks.that("url(" not in source and "@import" not in source and "http" not in source,
+                "the page loads something")
+    drawings = re.findall(r"<svg.*?</svg>", source, re.DOTALL)
+    checks.that(len(drawings) == 4, f"{len(drawings)} drawings")
+    for drawing in drawings:
+        xml.etree.ElementTree.fromstring(drawing)
+        checks.that(not re.search(r'"-?(nan|inf)', drawing), "a drawing with nan")
+    checks.that("12 of 12 runs in a layout are bit-exact" in page.text, "the verdict")
+    curves = re.findall(r'<path class="curve (serial|run)" d="(M[^h]*?)"', drawings[0])
+    checks.that(len(curves) == 2 and curves[0][1] == curves[1][1], "two curves, the same points")
+    for needed in ("Distance to truth", "Collectives", "How the layers are cut", "rank 11",
+                   "color-scheme"):
+        checks.that(needed in source, f"the page lacks {needed}")
+    # Written over by the next one; a train run has a page too.
+    done = program.run("train", "--steps", "2", "--tp", "2", "--report", "page")
+    checks.that(done.status == 0 and not done.left, f"the second report\n{done}")
+    checks.that("not compared" in program.read("page/index.html").decode(), "the page of train")
+
+
+def main(program, checks):
+    faulty = p.Program(os.path.abspath(sys.argv[2]), program.folder) if len(sys.argv) > 2 else None
+    program.write("text.txt", TEXT)
+    words(program, checks)
+    digests(program, checks)
+    checkpoints(program, checks)
+    as_json(program, checks)
+    verdicts(program, faulty, checks)
+    interrupts(program, checks)
+    terminal(program, checks)
+    report(program, checks)
+
+
+if __name__ == "__main__":
+    p.in_folder(main)
