@@ -3,7 +3,7 @@
 
 - file names are unique in the tree, but for README.md and meson.build;
 - the top folders, every room of lib/ and every folder of tools/ have a README.md;
-- no source is longer than 450 lines, no line longer than 100 columns;
+- no source is longer than 450 lines, no line outside tests than 100 columns;
 - what a file names exists: Markdown files, relative links; nothing names a path of one machine;
 - no name that POSIX keeps for itself (..._t).
 """
@@ -66,8 +66,9 @@ def main():
         if path.endswith(SOURCES):
             if len(lines) > MAX_LINES:
                 faults.append(f"{path}: {len(lines)} lines, at most {MAX_LINES}")
+            # Tables of expected values in tests may be as wide as they are.
             for number, line in enumerate(lines, 1):
-                if len(line) > MAX_COLUMNS:
+                if len(line) > MAX_COLUMNS and not path.startswith("test/"):
                     faults.append(f"{path}:{number}: {len(line)} columns, at most {MAX_COLUMNS}")
         if path.endswith((".c", ".h")):
             for found in TYPE_NAME.findall(text):

@@ -34,7 +34,8 @@ LS_API ls_status ls_cuts_create(const ls_config *config, int tp, ls_arena *arena
  * heads use. LS_GRANULE_NONE: the one granule. */
 LS_API ls_shard ls_shard_of(const ls_config *config, ls_granule_kind kind, int tp, int rank);
 
-/* What tp rank `rank` of `tp` holds of every parameter, each with all its uses: table->count entries. */
+/* What tp rank `rank` of `tp` holds of every parameter, each with all its uses: table->count
+ * entries. */
 LS_API void ls_holdings_of(const ls_param_table *table, int tp, int rank, ls_holding *ret_holdings);
 
 LS_END_DECLS
