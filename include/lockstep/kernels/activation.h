@@ -8,12 +8,11 @@ LS_BEGIN_DECLS
 
 /* GELU as GPT-2 computes it. n values; y may be x, dx may be dy.
  *
- *     y  = (0.5 x) (1 + t)                    t = tanh(c (x + 0.044715 ((x x) x))), c = sqrt(2 /
- * pi) dx = dy (0.5 (1 + t) + (1 - t t) ((0.5 x) (c (1 + 0.134145 (x x)))))
+ *     y  = (0.5 x) (1 + t)                  t = tanh(c (x + 0.044715 ((x x) x))), c = sqrt(2 / pi)
+ *     dx = dy (0.5 (1 + t) + (1 - t t) ((0.5 x) (c (1 + 0.134145 (x x)))))
  *
  * The order of the operations is part of the contract. Where 1 + t or 1 - t t is 0 its product is
- * -0, also where the other factor is infinite: far from zero y is x or -0, dx is dy or 0, no NaN.
- */
+ * -0, also if the other factor is infinite: far from zero y is x or -0, dx is dy or 0, no NaN. */
 #define ls_gelu_tanh_forward LS_TYPED(ls_gelu_tanh_forward)
 #define ls_gelu_tanh_backward LS_TYPED(ls_gelu_tanh_backward)
 LS_API void ls_gelu_tanh_forward(ls_real *y, const ls_real *x, size_t n);
