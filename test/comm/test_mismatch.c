@@ -359,7 +359,7 @@ START_TEST(rank_that_never_arrives)
     ls_world_options options = {.timeout_ns = 300000000};
     x = (absence){.rank = 1};
     const char *text = run_badly(4, &options, stay_away, &x, LS_ERR_RANK);
-    ck_assert_has(text, "group world, call 5 (all_reduce): waited 0.3");
+    ck_assert_has(text, "group world, call 5 (all_reduce): waited ");
     ck_assert_has(text, " s for rank 1, which is outside any communication");
     int reporters = 0;
     for (int r = 0; r < 4; r++) {
