@@ -10,6 +10,20 @@
 #include "lockstep/base/memory.h"
 #include "lockstep/base/real.h"
 
+/* Sanitizers end the program at a request that is too large, unless told that malloc may fail. */
+const char *__asan_default_options(void);
+const char *__tsan_default_options(void);
+
+const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+
+const char *__tsan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+
 static ls_memory *memory;
 
 static void setup(void)
