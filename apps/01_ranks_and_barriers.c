@@ -86,7 +86,8 @@ static ls_status one_rank(ls_rank *rank, void *argument)
         next = now = rod[STEPS % 2];
 #endif
         if (me == failing && t == FAIL_STEP)
-            LS_FAIL(LS_ERR_RANK, "cell %zu is on fire at step %d", bounds[me], t);
+            LS_FAIL(LS_ERR_RANK, "fire in cells %zu .. %zu at step %d", bounds[me], bounds[me + 1],
+                    t);
         step(next, now, bounds[me], bounds[me + 1]);
         uint64_t begin = ls_clock_ns();
         LS_TRY(ls_barrier(world));

@@ -8,18 +8,21 @@
  * An all-reduce gives every rank the sum of all ranks' vectors (n numbers of e bytes). A sum of
  * rounded numbers depends on its order: (a + b) + c is not a + (b + c). Which order does each make?
  *
- *   direct      everybody sends everything to everybody, who adds in order of rank: a chain
- *   ring        the vector in P chunks; each goes once round and collects: chunk c is a chain that
- *               begins at rank c. Bytes are the least possible - and the P chunks of one vector are
- *               added in P different orders, so the bits change with P and with the place in it
- *   recursive   at distance 1, 2, 4, ... exchange half of what is left and add: a tree over the
- *   halving     ranks, the same for every element; P a power of two
- *   forest      what Lockstep does. The terms are the leaves of one tree that P has no part in:
- * T(n) = T(half) + T(half), for odd n T(largest power of two below) + T(rest). A rank hands in the
- * nodes it can finish alone, the collective finishes the rest
+ *   direct      everybody sends everything to everybody, who adds in order of rank: one chain
+ *   ring        the vector in P chunks; each goes round once and collects: chunk c is a chain that
+ *               begins at rank c. No all-reduce sends fewer bytes; but the chunks of one vector are
+ *               added in P different orders, so bits change with P and with the place in the vector
+ *   recursive   at distance 1, 2, 4, ... exchange half of what is left and add, then collect the
+ *   halving     halves: as few bytes, and a tree over the ranks, the same for every element. P is a
+ *               power of two
+ *   forest      Lockstep's: the terms are the leaves of one tree that P has no part in. T(n) is
+ *               T(first half) + T(second half); for odd n the first part is the largest power of
+ *               two below n. A rank hands in the nodes that it can finish alone, the collective
+ *               adds the rest
  *
- * The first three give sums of P vectors; the last gives the sum of the leaves as one thread would
- * make it, whatever P. Halving gives the same as long as each rank owns one whole node. */
+ * The first three give a sum of P vectors, the last the sum of all leaves as one thread makes it,
+ * whatever P is; halving gives that too where each rank's share is one whole node. (Bytes: of the
+ * first three what is sent, of the forest what is handed in for the other threads to read.) */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -266,7 +269,8 @@ static ls_status show(uint64_t seed)
     size_t log2 = 0, whole_numbers = 0;
     while ((size_t)1 << (log2 + 1) <= ranks) log2++;
     LS_TRY(run(seed, true));
-    for (int a = 0; a < ALGORITHMS; a++) whole_numbers += slots[0].from_serial[a];
+    for (size_t i = 0; i < ranks * ALGORITHMS; i++)
+        whole_numbers += slots[i / ALGORITHMS].from_serial[i % ALGORITHMS];
     LS_TRY(run(seed, false));
 
     printf("\n%zu rank%s\n", ranks, ranks > 1 ? "s" : "");
@@ -316,8 +320,7 @@ int main(int argc, char **argv)
     LS_TRY(ls_isa_check());
     LS_TRY(ls_options_parse(options, n_options, argc - 1, (const char *const *)argv + 1, NULL));
     if (help) {
-        printf(
-            "Chapter 2: all-reduce direct, as a ring, by recursive halving, and as a forest\n\n");
+        printf("Chapter 2: all-reduce: direct, as a ring, by recursive halving, as a forest\n\n");
         ls_options_help(stdout, options, n_options);
         goto exit;
     }
@@ -330,8 +333,7 @@ int main(int argc, char **argv)
         LS_TRY(show(seed));
     }
     printf("\n%s\n", equal
-                         ? "Each algorithm has the bits of its own order, the forest those of one "
-                           "thread."
+                         ? "Each has the bits of its own order, and the forest those of one thread."
                          : "DIFFERENT: a bit or a count is not what it must be.");
     if (!equal) status = LS_DIFFERENT;
 exit:

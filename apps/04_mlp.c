@@ -56,11 +56,12 @@ static ls_status run_serial(void)
 
     LS_TRY(product(no, no, tokens, f, d_in, s.x, D, s.up, F, s.h));
     ls_add_bias(s.h, s.b_up, N, F, F);
-    LS_TRY(product(no, no, tokens, f, d, s.x, D, s.gate, F, s.hg));
-    if (block == SWIGLU)
+    if (block == SWIGLU) {
+        LS_TRY(product(no, no, tokens, f, d, s.x, D, s.gate, F, s.hg));
         ls_swiglu_forward(s.u, s.hg, s.h, N * F);
-    else
+    } else {
         ls_gelu_tanh_forward(s.u, s.h, N * F);
+    }
     LS_TRY(product(no, no, tokens, d, f, s.u, F, s.down, D, s.y));
     ls_add_bias(s.y, s.b_down, N, D, D);
 
@@ -68,13 +69,13 @@ static ls_status run_serial(void)
     ls_tree_sum_rows(s.db_down, s.dy, tokens, D, D);
     LS_TRY(product(t, no, f, d, tokens, s.u, F, s.dy, D, s.ddown));
     LS_TRY(product(no, t, tokens, f, d, s.dy, D, s.down, D, s.du));
-    /* u = silu(hg) * h, or gelu(h) */
-    if (block == SWIGLU)
+    /* u = silu(hg) * h, or gelu(h); hg = x W_gate, h = x W_up + b_up */
+    if (block == SWIGLU) {
         ls_swiglu_backward(s.dhg, s.dh, s.du, s.hg, s.h, N * F);
-    else
+        LS_TRY(product(t, no, d, f, tokens, s.x, D, s.dhg, F, s.dgate));
+    } else {
         ls_gelu_tanh_backward(s.dh, s.du, s.h, N * F);
-    /* hg = x W_gate, h = x W_up + b_up */
-    LS_TRY(product(t, no, d, f, tokens, s.x, D, s.dhg, F, s.dgate));
+    }
     LS_TRY(product(t, no, d_in, f, tokens, s.x, D, s.dh, F, s.dup));
     ls_tree_sum_rows(s.db_up, s.dh, tokens, F, F);
     /* dx: one sum over the granules of F; at each, the part through the gate, then the other */

@@ -4,9 +4,9 @@
  * Sources: Megatron-LM (arXiv 1909.08053), section 3, figure 3b; Ainslie et al., GQA (arXiv
  * 2305.13245), section 2.2: g query heads use one key/value head.
  *
- *     q, k, v = x W_q, x W_k, x W_v (+ biases)         by columns: a granule per head; f before
- * them o_h     = softmax(q_h k_j^T / sqrt(w)) v_j       j = h / g; heads never meet: nothing is
- * sent y       = o W_o + b_o                            by rows: a granule per head; g after it
+ *     q, k, v = x W_q, x W_k, x W_v (+ biases)     by columns, a granule per head; f before them
+ *     o_h     = softmax(q_h k_j^T / sqrt(w)) v_j   j = h / g; heads never meet, nothing is sent
+ *     y       = o W_o + b_o                        by rows, a granule per head; g after it
  *
  * H query heads, K key/value heads. A rank owns H / P query heads and holds every key/value head
  * that they use. Where P divides K, each of these has one owner; where P is larger than K, or does

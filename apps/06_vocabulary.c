@@ -12,10 +12,13 @@
  * with label smoothing). Backward, dz_r needs nothing more; de = sum over r of dz_r E_r is a sum
  * over the vocabulary, so f: an all-reduce of N D.
  *
- * Padding. E has H granules and a multiple of lcm(H, 128) rows, so that it can be cut at every
- * legal P. Rows from V on are in no softmax, and their gradient is +0. Nothing is -0. x + (-0) is x
- * for every x; x + (+0) is not: -0 + (+0) = +0, a bit lost. Tied. E's gradient has two parts, one
- * per use, each a sum of its own; they are added at the end. */
+ * Padding: E has H granules and a multiple of lcm(H, 128) rows, so that it can be cut at every
+ * legal P. The rows from V on are in no softmax, and their gradient is +0.
+ *
+ * Nothing is -0: x + (-0) is x for every x, but -0 + (+0) is +0, and a bit is lost.
+ *
+ * Tied: E's gradient has two parts, one per use, each a sum of its own; they are added at the end,
+ * the input's first. */
 #include <lockstep/lockstep.h>
 
 #include <math.h>

@@ -120,7 +120,7 @@ def main():
         if name != "01_ranks_and_barriers":  # which prints times
             expect(outputs.setdefault(line, out) == out, "two runs differ:", line)
     status, out, _ = run(program, "", LOCKSTEP_ISA="scalar")
-    expect(status == 0 and outputs.get("", out) == out, "another instruction set, another output")
+    expect(status == 0 and outputs.get("", out) == out, "not the same with LOCKSTEP_ISA=scalar")
 
     status, out, err = run(program, "--help")
     expect(status == 0 and err == "" and out.startswith("Chapter " + str(int(name[:2]))), "--help",
@@ -137,9 +137,9 @@ def main():
     if name == "01_ranks_and_barriers":
         for line, ranks in (("--fail", 4), ("--fail --ranks 1", 1), ("--fail --ranks 9", 9)):
             status, out, err = run(program, line)
-            who = f"rank {ranks // 2}: cell "
+            who = f"rank {ranks // 2}: fire in cells "
             expect(status == 3 and err.startswith(f"{name}: {who}") and err.count("\n") == 1 and
-                   out.count(f"gave up after rank {ranks // 2} failed: cell ") == ranks - 1,
+                   out.count(f"gave up after rank {ranks // 2} failed: fire in ") == ranks - 1,
                    line, status, err, out)
 
     status, out, err = run(faulty, "")
