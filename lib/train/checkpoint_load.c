@@ -56,7 +56,7 @@ static ls_status take(const ls_tensor_info *info, const ls_param *param, ls_shar
     narrow = malloc((rows * cols + 1) * sizeof *narrow);
     if (!narrow) LS_FAIL(LS_ERR_MEMORY, "no memory to read tensor %s", ls_show(info->name));
     ls_param_shard_in(param, shard, sizeof *narrow, narrow, info->data);
-    for (size_t i = 0; i < rows * cols; i++) own[i] = narrow[i];
+    for (size_t i = 0; i < rows * cols; i++) own[i] = (ls_real)narrow[i];
 exit:
     free(narrow);
     return status;
