@@ -147,9 +147,9 @@ static void make_series(block_truth *truth, const tested_function *f, double h)
 static int is_saturated(series_rule rule, int negative, double low, float *ret_same)
 {
     switch (rule) {
-    case SERIES_EXP: /* e^128 > 2^129, e^-128 < 2^-151 */
+    case SERIES_EXP: /* e^96 > 2^129, e^-128 < 2^-151 */
         *ret_same = negative ? 0.0f : INFINITY;
-        return low >= 128.0;
+        return low >= (negative ? 128.0 : 96.0);
     case SERIES_TANH: /* 1 - tanh 16 < 2^-45; of erf still less */
     case SERIES_ERF:
         *ret_same = negative ? -1.0f : 1.0f;
