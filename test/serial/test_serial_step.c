@@ -14,7 +14,7 @@ static ls_real train(const fixture *f, const ls_batch *batch, uint64_t t, double
 {
     ls_update update = adamw;
     update.t = t;
-    double squares = NAN;
+    double squares = (double)NAN;
     ls_real loss = fixture_gradients(f, batch);
     ck_assert_int_eq(ls_serial_squares(f->serial, &squares), LS_OK);
     ls_serial_update(f->serial, &update, squares, max_norm);
@@ -150,7 +150,7 @@ END_TEST
 
 static double norm_of(const fixture *f)
 {
-    double squares = NAN;
+    double squares = (double)NAN;
     ck_assert_int_eq(ls_serial_squares(f->serial, &squares), LS_OK);
     return sqrt(squares);
 }
