@@ -15,8 +15,6 @@ static int first_holder(const ls_param_table *table, const ls_param *param, size
     return 0;
 }
 
-double ls_tree_sum_f64(const double *x, size_t n, size_t stride);
-
 ls_status ls_shared_squares(ls_group *tp, const ls_store *store, ls_arena *temporary,
                             double *ret_squares)
 {
