@@ -10,7 +10,7 @@
 ls_status ls_forest_prepare(ls_group *group, const ls_forest *forest, size_t count, ls_dtype dtype,
                             size_t *ret_bytes, void **ret_scratch) LS_MUST_USE;
 
-/* out = T(leaves) at elements lo <= i < hi of the current call. */
+/* out[0], ... = T(leaves) at elements lo <= i < hi of the current call. */
 void ls_forest_work(const ls_group *group, void *scratch, void *out, size_t lo, size_t hi);
 
 #endif

@@ -8,12 +8,16 @@
 #include "comm/whereabouts.h"
 #include "lockstep/base/clock.h"
 
-enum {
-    YIELDS = 32,
-    FIRST_NAP_NS = 1000000, /* a sleeper is woken; naps end by themselves only to look around */
-    LONGEST_NAP_NS = 50000000,
-    STUCK_AFTER_NS = 20000000 /* before that, nobody asks whether it can ever come */
-};
+enum { YIELDS = 32 };
+
+/* A sleeper is woken; naps end by themselves only to look around: for an abort, Ctrl-C, the
+ * time-out, and whether what it waits for can still come. Looking costs a rank time in proportion
+ * to all ranks, hence the second number. */
+static uint64_t longest_nap_ns(const ls_world *world)
+{
+    uint64_t by_ranks = (uint64_t)world->n_ranks * 250000;
+    return by_ranks > 50000000 ? by_ranks : 50000000;
+}
 
 ls_status ls_parking_init(ls_parking *parking)
 {
@@ -95,7 +99,7 @@ ls_status ls_wait_until(ls_group *group, ls_call_kind kind, ls_ready ready, cons
         if (ready(what)) return LS_OK;
         sched_yield();
     }
-    uint64_t start = ls_clock_ns(), nap = FIRST_NAP_NS;
+    uint64_t start = ls_clock_ns(), longest = longest_nap_ns(rank->world), nap = longest / 32;
     ls_wait_begin(group, kind);
     for (;;) {
         park(rank, ready, what, nap);
@@ -104,9 +108,9 @@ ls_status ls_wait_until(ls_group *group, ls_call_kind kind, ls_ready ready, cons
         if (ready(what)) break;
         if (aborted || ls_stop_wanted(rank->world)) LS_TRY(ls_abort_check(rank));
         uint64_t waited = ls_clock_ns() - start;
-        if (waited >= STUCK_AFTER_NS) LS_TRY(ls_stuck_check(rank));
+        if (waited >= longest / 2) LS_TRY(ls_stuck_check(rank));
         if (waited >= rank->world->timeout_ns) LS_TRY(ls_stuck_timeout(rank, waited));
-        nap = nap < LONGEST_NAP_NS / 2 ? 2 * nap : LONGEST_NAP_NS;
+        if (nap < longest) nap = 2 * nap;
         if (nap > rank->world->timeout_ns - waited) nap = rank->world->timeout_ns - waited;
     }
 exit:
