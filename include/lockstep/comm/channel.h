@@ -1,8 +1,13 @@
 /* channel.h - messages between two members of a group.
  *
- * Messages from one sender to one receiver with one tag arrive in the order sent. With capacity 0 a
- * send returns when the receiver has taken the message (rendezvous); with capacity c it may leave c
- * messages behind, copied. Buffering hides mistakes of order, so 0 is the default. */
+ * Messages from one sender to one receiver with one tag arrive in the order sent; other tags and
+ * other groups are other streams. With capacity 0 a send returns when the receiver has taken the
+ * message (rendezvous); with capacity c it may leave c messages behind, copied, on the sender's
+ * account as LS_MEM_COMMUNICATION. Buffering hides mistakes of order, so 0 is the default.
+ *
+ * Errors of all: LS_ERR_INPUT (a peer out of range, or the caller itself), LS_ERR_RANK (the other
+ * side has another count or dtype: both sides get it; it has ended; a circle of waiting ranks;
+ * time-out), LS_ERR_ABORTED, LS_ERR_INTERRUPTED. The world is then aborted. */
 #ifndef LS_COMM_CHANNEL_H
 #define LS_COMM_CHANNEL_H
 
@@ -11,17 +16,19 @@
 
 LS_BEGIN_DECLS
 
-/* Sends count elements to member `peer`. The buffer is free when it returns. Bytes: count e.
- * Errors: LS_ERR_INPUT (peer out of range or itself), LS_ERR_RANK (the receiver expects another
- * count or dtype: both sides get it; time-out), LS_ERR_ABORTED. */
+/* Sends count elements to member `peer`. tag: any number. The buffer is free when it returns.
+ * Bytes: count e. */
 LS_API ls_status ls_send(ls_group *group, int peer, int tag, const void *buffer, size_t count,
                          ls_dtype dtype) LS_MUST_USE;
 
+/* Receives the oldest message with this tag from member `peer`, which must have this count and
+ * dtype. Bytes: 0, they are the sender's. */
 LS_API ls_status ls_receive(ls_group *group, int peer, int tag, void *buffer, size_t count,
                             ls_dtype dtype) LS_MUST_USE;
 
 /* One message each way at once, so that two neighbours may both want to send first: completes both,
- * in whatever order they become possible. */
+ * in whatever order they become possible. `to` and `from` may be the same member; the buffers may
+ * not overlap. Counts as one send and one receive. */
 LS_API ls_status ls_send_receive(ls_group *group, int to, int send_tag, const void *send_buffer,
                                  size_t send_count, int from, int receive_tag, void *receive_buffer,
                                  size_t receive_count, ls_dtype dtype) LS_MUST_USE;

@@ -1,15 +1,16 @@
 /* collectives.h - operations that every member of a group calls together.
  *
- * At entry each member posts (sequence number, operation, dtype, counts, root) and all compare:
- * when they do not agree, every member gets LS_ERR_RANK and a text that says who called what.
- * Members then work on each other's buffers in place, so no operation returns before its buffers
- * are free to be used again. An input buffer is never written; in and out are either the same
- * buffer (in place, where the comment allows it) or do not overlap: a partial overlap is
- * LS_ERR_INPUT. Counts may be 0. A group of one does the same work without waiting.
+ * At entry each member posts (sequence number, operation, dtype, counts of all shares, root), and
+ * these are compared: when they do not agree, every member gets LS_ERR_RANK and a text that says
+ * who called what. Members then work on each other's buffers in place, so no operation returns
+ * before its buffers are free to be used again. An input buffer is never written; in and out are
+ * either the same buffer (in place, where the comment allows it) or do not overlap: a partial
+ * overlap is LS_ERR_INPUT. Counts may be 0; lists of starts or bounds begin with 0. A group of one
+ * does the same work without waiting.
  *
- * Errors of all: LS_ERR_RANK (mismatched calls, a member missing longer than the time-out),
- * LS_ERR_ABORTED, LS_ERR_INTERRUPTED, LS_ERR_INPUT. After an error the out buffers are undefined
- * and the group refuses every later call.
+ * Errors of all: LS_ERR_RANK (mismatched calls, a member that cannot come any more or is missing
+ * longer than the time-out), LS_ERR_ABORTED, LS_ERR_INTERRUPTED, LS_ERR_INPUT. Any of them aborts
+ * the world: the out buffers are then undefined and every later call is refused.
  *
  * Bytes (ls_comm_count): what this member hands in: the input of all_gather and all_to_all, all
  * partials of a reduction, the buffer of a broadcast's root (0 elsewhere). P members, count
@@ -30,7 +31,7 @@ LS_API ls_status ls_broadcast(ls_group *group, void *buffer, size_t count, ls_dt
 typedef enum ls_reduction {
     LS_REDUCE_MAX = 0, /* rule 3: -0 below +0, NaN wins; any dtype */
     LS_REDUCE_MIN,     /* rule 3 mirrored: -0 below +0, NaN wins; any dtype */
-    LS_REDUCE_SUM /* integers only: their sum has no order; floating-point sums take a forest */
+    LS_REDUCE_SUM      /* integers only, modulo 2^bits; floating-point sums take a forest */
 } ls_reduction;
 
 /* out[i] = reduction over members of in[i]. in == out allowed. Bytes: count e. */
@@ -49,7 +50,8 @@ typedef struct ls_forest {
 /* out[i] = T(leaves) at element i, finished from every member's partials (rule 8); the same bits on
  * every member. dtype LS_F32 or LS_F64. out: count elements. in: nodes * count elements; in == out
  * allowed (out takes the first count). forest: same on all members. Two phases: each member
- * finishes the tree for its 1/P of the elements, then gathers. Bytes: nodes count e. */
+ * finishes the tree for its 1/P of the elements, then gathers; three barriers. Up to 256 elements
+ * each member finishes all of them, which saves one barrier. Bytes: nodes count e. */
 LS_API ls_status ls_all_reduce_forest(ls_group *group, void *out, const void *in, size_t count,
                                       ls_dtype dtype, const ls_forest *forest) LS_MUST_USE;
 

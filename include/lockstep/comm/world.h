@@ -3,7 +3,11 @@
  * A world runs one function on N ranks, each a thread with shards, memory account and error record
  * of its own. Ranks may outnumber cores 100 to 1: a waiting rank spins briefly, then yields, then
  * sleeps. When one rank fails, the world is aborted: every waiting call on every rank returns
- * LS_ERR_ABORTED, and the first failure is what ls_world_run reports. */
+ * LS_ERR_ABORTED, every later one is refused, and the first failure is what ls_world_run reports.
+ *
+ * Ranks that can never meet are a failure too, LS_ERR_RANK: one waits for another that has ended,
+ * or several wait for each other in a circle. Both are found while they wait, and the text says who
+ * waits where for whom. What cannot be proved stuck ends with the time-out. */
 #ifndef LS_COMM_WORLD_H
 #define LS_COMM_WORLD_H
 
@@ -23,20 +27,23 @@ typedef struct ls_group ls_group; /* a subset of ranks, as one member sees it */
 typedef ls_status (*ls_rank_function)(ls_rank *rank, void *argument);
 
 typedef struct ls_world_options {
-    int channel_capacity; /* messages a send may leave behind, per (sender, receiver); 0: rendezvous
-                           */
-    uint64_t timeout_ns;  /* a rank that waits longer fails the run, naming who is missing; 0: 10
-                             minutes */
-    uint64_t
-        delay_seed; /* not 0: a random pause of up to delay_max_ns before every communication */
+    /* Messages a send may leave behind, per (sender, receiver); 0: rendezvous. */
+    int channel_capacity;
+    /* A rank that waits longer fails the run, naming who is missing; 0: 10 minutes. */
+    uint64_t timeout_ns;
+    /* Not 0: a random pause of up to delay_max_ns before every other communication or so, the same
+     * pauses in every run with this seed. */
+    uint64_t delay_seed;
     uint64_t delay_max_ns;
-    const volatile int
-        *stop; /* not NULL: *stop != 0 aborts the world with LS_ERR_INTERRUPTED (Ctrl-C) */
+    /* Not NULL: *stop != 0 aborts the world with LS_ERR_INTERRUPTED (Ctrl-C). */
+    const volatile int *stop;
 } ls_world_options;
 
-/* Runs `function` on n_ranks ranks, 1 <= n_ranks <= 4096, and joins them. options NULL: capacity 0,
- * no delays. On failure the first failing rank's text stands in the caller's error record, as "rank
- * 3: ...". */
+/* Runs `function` on n_ranks ranks, 1 <= n_ranks <= 4096, and joins them, whatever happens. options
+ * NULL: capacity 0, no delays. Cost: one thread with a stack of 8 MiB (address space) per rank.
+ * Errors: whatever the first failing rank returned, with its text in the caller's record as
+ * "rank 3: ..."; LS_ERR_INTERRUPTED, as "interrupted"; LS_ERR_RANK, a message was left behind that
+ * nobody received; LS_ERR_INPUT, LS_ERR_MEMORY before any rank ran. */
 LS_API ls_status ls_world_run(int n_ranks, const ls_world_options *options,
                               ls_rank_function function, void *argument) LS_MUST_USE;
 
