@@ -1,6 +1,7 @@
 #include "lockstep/parallel/stage.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/kernels/elementwise.h"
@@ -239,7 +240,7 @@ static ls_status head_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx,
     ls_axis tokens = ls_batch_tokens(batch);
     ls_axis held = ls_cut_held(&stage->cuts.vocab, ls_group_rank(stage->tp.group));
     size_t n = ls_axis_extent(tokens), D = config->d_model, width = ls_axis_extent(held);
-    ls_real factor = valid ? 1 / (ls_real)valid : 0;
+    ls_real factor = 1 / (ls_real)valid;
 
     ls_vocab_cross_entropy_backward(&stage->tp, mb->z, mb->z, mb->max, mb->sum_exp, batch->targets,
                                     n, &stage->cuts.vocab, config->vocab, config->label_smoothing,
@@ -295,6 +296,18 @@ const ls_real *ls_micro_batch_losses(const ls_micro_batch *micro_batch, int64_t 
     return micro_batch->sequence_losses;
 }
 
+/* No valid target anywhere: the loss is 0 whatever the parameters, so every gradient is +0 (rule
+ * 15). Computed, some would be -0: sums of +0 times something negative. */
+static void zero_gradients(const ls_stage *stage)
+{
+    for (size_t i = 0; i < stage->store->table->count; i++) {
+        ls_slot *slot = &stage->store->slots[i];
+        for (int use = 0; use < LS_MAX_USES; use++)
+            if (slot->grad[use])
+                memset(slot->grad[use], 0, slot->rows * slot->cols * sizeof *slot->grad[use]);
+    }
+}
+
 ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *mb, const ls_real *dx, int64_t valid,
                             const ls_real **ret_dx)
 {
@@ -302,6 +315,11 @@ ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *mb, const ls_real *
     const ls_batch *batch = &mb->batch;
     size_t layers = stage->setup.layers, count = batch->B * batch->S * stage->config->d_model;
 
+    if (valid == 0) {
+        zero_gradients(stage);
+        memset(mb->dx, 0, count * sizeof *mb->dx);
+        goto exit;
+    }
     if (stage->setup.head)
         LS_TRY(head_backward(stage, mb, mb->dx, layers ? mb->layers[layers - 1].x2 : mb->x, valid));
     else
@@ -311,8 +329,8 @@ ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *mb, const ls_real *
         LS_TRY(ls_rank_check(ls_group_owner(stage->tp.group)));
     }
     if (stage->setup.embedding) LS_TRY(embed_backward(stage, mb, mb->dx));
-    if (ret_dx) *ret_dx = stage->setup.embedding ? NULL : mb->dx;
 exit:
+    if (ret_dx && status == LS_OK) *ret_dx = stage->setup.embedding ? NULL : mb->dx;
     return status;
 }
 

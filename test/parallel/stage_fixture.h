@@ -67,8 +67,7 @@ static inline ls_status store_fill(ls_store *store, const double *values)
         LS_TRY(shard_from(slot->value, &table->params[i], slot->shard,
                           values + place_in_table(table, i)));
         for (int use = 0; use < table->params[i].uses; use++)
-            for (size_t e = 0; e < slot->rows * slot->cols; e++)
-                slot->grad[use][e] = (ls_real)NAN;
+            for (size_t e = 0; e < slot->rows * slot->cols; e++) slot->grad[use][e] = (ls_real)NAN;
     }
 exit:
     return status;
@@ -123,10 +122,8 @@ typedef struct model {
 /* All layers from embedding to head, unless `setup` says other parts. */
 static inline ls_stage_setup whole_model(const ls_config *config)
 {
-    ls_stage_setup setup = {.engine = LS_ENGINE_PORTABLE,
-                            .layers = config->layers,
-                            .embedding = true,
-                            .head = true};
+    ls_stage_setup setup = {
+        .engine = LS_ENGINE_PORTABLE, .layers = config->layers, .embedding = true, .head = true};
     return setup;
 }
 

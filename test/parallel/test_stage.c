@@ -20,10 +20,8 @@ START_TEST(every_degree_is_serial)
     ck_assert(loss > 0 && squares > 0);
     for (int i = 0; i < LEGAL_DEGREES; i++) {
         int tp = legal_degrees[i];
-        pass p = {.table = f.table,
-                  .setup = whole_model(&config),
-                  .values = values,
-                  .batch = &batch};
+        pass p = {
+            .table = f.table, .setup = whole_model(&config), .values = values, .batch = &batch};
         p.setup.gathered_loss = _i % 2;
         run_ranks(tp, pass_rank, &p);
         for (int r = 0; r < tp; r++) {

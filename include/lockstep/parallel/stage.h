@@ -57,9 +57,10 @@ LS_API ls_status ls_stage_forward(ls_stage *stage, ls_micro_batch *micro_batch,
 LS_API const ls_real *ls_micro_batch_losses(const ls_micro_batch *micro_batch, int64_t *ret_valid);
 
 /* Backward. dx: gradient of the output (NULL with the head). valid: valid targets of the global
- * batch, read with the head. *ret_dx: gradient of the input (NULL with the embedding), kept in the
- * micro-batch. Overwrites the gradients of the stage's parameters; those of a tied parameter by
- * use. Per layer 2 all-reduces and 2 per shared kv head; head 1. */
+ * batch, the same on every stage and rank; 0: every gradient is +0 (rule 15), nothing is computed
+ * or sent. *ret_dx: gradient of the input (NULL with the embedding), kept in the micro-batch.
+ * Overwrites the gradients of the stage's parameters; those of a tied parameter by use. Per layer 2
+ * all-reduces and 2 per shared kv head; head 1. */
 #define ls_stage_backward LS_TYPED(ls_stage_backward)
 LS_API ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *micro_batch, const ls_real *dx,
                                    int64_t valid, const ls_real **ret_dx) LS_MUST_USE;
