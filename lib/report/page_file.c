@@ -27,7 +27,7 @@ ls_status ls_page_open(ls_page **ret_page, const char *folder)
     page->folder = strdup(folder);
     path = malloc(size);
     if (page->folder == NULL || path == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a report");
-    snprintf(path, size, "%s/index.html", folder);
+    snprintf(path, size, "%s/index.html", page->folder);
     if (mkdir(folder, 0777) == 0)
         page->made_folder = true;
     else if (errno != EEXIST)

@@ -79,7 +79,7 @@ static void draw_line(FILE *file, const frame *f, const ls_losses *losses, const
 void ls_svg_losses(FILE *file, const ls_losses *baseline, const ls_losses *run,
                    const char *run_name)
 {
-    frame f = {(double)run->first_step, 0.0, NAN, NAN};
+    frame f = {(double)run->first_step, 0.0, (double)NAN, (double)NAN};
     f.last = f.first + (run->count > 0 ? (double)(run->count - 1) : 0.0);
     widen(&f, baseline);
     widen(&f, run);

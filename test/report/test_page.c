@@ -1,0 +1,196 @@
+/* The page: nothing left behind without commit, foreign text harmless, losses that are no numbers,
+ * key and value heads that several ranks hold. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "report/page_file.h"
+#include "report/svg.h"
+
+static char folder[64], made[96], file_path[128];
+
+static void enter(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/lockstep_page_XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(made, sizeof made, "%s/report", folder);
+    snprintf(file_path, sizeof file_path, "%s/index.html", made);
+}
+
+static void leave(void)
+{
+    unlink(file_path);
+    rmdir(made);
+    ck_assert_msg(rmdir(folder) == 0, "something is left in %s", folder);
+}
+
+static bool exists(const char *path)
+{
+    struct stat there;
+    return stat(path, &there) == 0;
+}
+
+/* A report of one run in `tp` ranks with `losses`. */
+static ls_report *make_report(const char *model, int tp, const double *losses, size_t n,
+                              const ls_text *text)
+{
+    ls_report *report = NULL;
+    ls_run common;
+    ls_config config;
+    ck_assert_int_eq(ls_config_named(model, &config), LS_OK);
+    ls_run_defaults(&common, &config);
+    common.text = text;
+    ck_assert_int_eq(ls_report_create(&report, &common, 1, 1), LS_OK);
+    report->command = "lockstep verify";
+    report->text_name = "<b>&\"'\x01\xff";
+    ls_report_run *run = &report->runs[report->n_runs++];
+    run->layout = ls_layout_serial();
+    run->layout.tp = tp;
+    for (size_t i = 0; i < n; i++) {
+        ls_step step = {.step = i, .loss = losses[i]};
+        ck_assert_int_eq(ls_losses_add(&run->losses, &step), LS_OK);
+    }
+    run->result.ranks = tp;
+    run->result.last_step = n;
+    run->result.rank = calloc((size_t)tp, sizeof *run->result.rank);
+    ck_assert_ptr_nonnull(run->result.rank);
+    return report;
+}
+
+static char *page_of(const ls_report *report)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    ck_assert_int_eq(ls_page_write(file, report), LS_OK);
+    fclose(file);
+    return text;
+}
+
+static const double falling[] = {5.5, 5.0, 4.5};
+static const ls_text nothing = {NULL, 0};
+
+START_TEST(only_what_is_committed_stays)
+{
+    ls_page *page = NULL;
+    ls_report *report = make_report("gpt2-nano", 2, falling, 3, &nothing);
+    ck_assert_int_eq(ls_page_open(&page, made), LS_OK);
+    ck_assert(exists(made) && !exists(file_path));
+    ls_page_close(&page);
+    ck_assert(!exists(made));
+    ck_assert_int_eq(ls_page_open(&page, made), LS_OK);
+    ck_assert_int_eq(ls_page_commit(page, report), LS_OK);
+    ls_page_close(&page);
+    ck_assert(exists(file_path));
+    /* What stands is neither lost nor half written over by a page that is given up. */
+    struct stat before, after;
+    ck_assert_int_eq(stat(file_path, &before), 0);
+    ck_assert_int_eq(ls_page_open(&page, made), LS_OK);
+    ls_page_close(&page);
+    ck_assert_int_eq(stat(file_path, &after), 0);
+    ck_assert(before.st_size == after.st_size && before.st_ino == after.st_ino);
+    ls_report_destroy(&report);
+}
+END_TEST
+
+START_TEST(bad_folders)
+{
+    ls_page *page = NULL;
+    char path[160];
+    ls_error_clear();
+    snprintf(path, sizeof path, "%s/missing/deep", folder);
+    ck_assert_int_eq(ls_page_open(&page, path), LS_ERR_IO);
+    ck_assert_ptr_nonnull(strstr(ls_error_text(), "missing/deep"));
+    ls_error_clear();
+    FILE *file = fopen(made, "w");
+    ck_assert_ptr_nonnull(file);
+    fclose(file);
+    ck_assert_int_eq(ls_page_open(&page, made), LS_ERR_INPUT);
+    ck_assert_ptr_nonnull(strstr(ls_error_text(), made));
+    ck_assert_ptr_null(page);
+    unlink(made);
+}
+END_TEST
+
+START_TEST(foreign_text)
+{
+    ls_report *report = make_report("gpt2-nano", 2, falling, 3, &nothing);
+    char *text = page_of(report);
+    ck_assert_ptr_null(strstr(text, "<b>"));
+    ck_assert_ptr_nonnull(strstr(text, "&lt;b&gt;&amp;&quot;&#39;\\x01\\xff"));
+    free(text);
+    ls_report_destroy(&report);
+}
+END_TEST
+
+START_TEST(losses_that_are_no_numbers)
+{
+    const double broken[] = {5.5, INFINITY, 4.5, (double)NAN, -INFINITY};
+    for (size_t n = 0; n <= 5; n++) {
+        ls_report *report = make_report("gpt2-nano", 2, broken + (n == 1), n, &nothing);
+        char *text = page_of(report);
+        /* Coordinates stand in quotes or behind M and L. */
+        static const char *const signs[] = {"\"nan", "\"-nan", "\"inf", "Mnan",   "Lnan",
+                                            " nan",  "Minf",   "Linf",  " inf\"", "L-inf"};
+        char *drawing = strstr(text, "<svg");
+        char *end = drawing != NULL ? strstr(drawing, "</svg>") : NULL;
+        if (end != NULL) *end = '\0';
+        for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+            ck_assert_msg(drawing == NULL || strstr(drawing, signs[i]) == NULL, "%zu losses: %s", n,
+                          signs[i]);
+        free(text);
+        ls_report_destroy(&report);
+    }
+}
+END_TEST
+
+/* llama-nano: 12 query heads share 4 key/value heads. At tp 6 ranks 1 and 4 hold two of them each:
+ * 8 parts in a key matrix; at tp 4 each rank holds one. Counts the parts of one drawing. */
+START_TEST(shared_heads)
+{
+    static const struct {
+        int tp;
+        size_t key_parts;
+    } cases[] = {{1, 1}, {2, 2}, {4, 4}, {6, 8}, {12, 12}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ls_report *report = make_report("llama-nano", cases[i].tp, falling, 3, &nothing);
+        char *text = NULL;
+        size_t size = 0, parts = 0;
+        FILE *file = open_memstream(&text, &size);
+        ck_assert_int_eq(ls_svg_cut(file, report->table, &report->runs[0].layout), LS_OK);
+        fclose(file);
+        char *at = strstr(text, "layers.0.attention.key.weight");
+        char *end = at != NULL ? strstr(at, "layers.0.attention.value.weight") : NULL;
+        ck_assert(at != NULL && end != NULL);
+        *end = '\0';
+        while ((at = strstr(at, "class=\"part\"")) != NULL) {
+            parts++;
+            at++;
+        }
+        ck_assert_msg(parts == cases[i].key_parts, "tp %d: %zu parts", cases[i].tp, parts);
+        free(text);
+        ls_report_destroy(&report);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("page");
+    TCase *all = tcase_create("all");
+    tcase_add_checked_fixture(all, enter, leave);
+    tcase_add_test(all, only_what_is_committed_stays);
+    tcase_add_test(all, bad_folders);
+    tcase_add_test(all, foreign_text);
+    tcase_add_test(all, losses_that_are_no_numbers);
+    tcase_add_test(all, shared_heads);
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
