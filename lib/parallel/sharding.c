@@ -57,10 +57,10 @@ ls_status ls_layout_check(const ls_layout *layout, const ls_config *config)
                 layout->tp, config->heads, layout->tp, list);
     LS_FAIL(
         LS_ERR_INPUT,
-        "--tp %d: a feed-forward width of %zu is %zu granules (its greatest common divisor with "
+        "--tp %d: a feed-forward width of %zu is %zu granule%s (its greatest common divisor with "
         "%zu heads), which cannot be cut into %d equal parts; use %s",
-        layout->tp, config->d_ff, ls_config_ff_axis(config).granules, config->heads, layout->tp,
-        list);
+        layout->tp, config->d_ff, ls_config_ff_axis(config).granules,
+        ls_config_ff_axis(config).granules == 1 ? "" : "s", config->heads, layout->tp, list);
 tp_fits:
     if (layout->cp != 1 || layout->dp != 1 || layout->pp != 1)
         LS_FAIL(LS_ERR_INPUT,

@@ -150,6 +150,118 @@ START_TEST(padding_takes_no_part)
 }
 END_TEST
 
+/* Five equal logits on up to six ranks: ln 5 wherever the label is, not ln 6 or ln 8, also where a
+ * rank has padding alone and "not mine" may not be taken for a padded column. */
+START_TEST(vocabulary_that_nothing_divides)
+{
+    static const ls_real z[12];
+    for (int32_t target = 0; target < 5; target++)
+        for (int tp = 1; tp <= 6; tp++) {
+            size_t granule = tp == 1 ? 8 : tp == 2 ? 3 : 2;
+            problem p = {.n = 1,
+                         .granules = (size_t)tp,
+                         .granule = granule,
+                         .V = 5,
+                         .z = z,
+                         .targets = &target,
+                         .factor = 1,
+                         .gathered = tp % 2};
+            solve(&p, tp);
+            for (int r = 0; r < tp; r++) ck_near(p.loss[r][0], 1.6094379124341003, "loss");
+            for (size_t v = 0; v < (size_t)tp * granule; v++)
+                ck_near(p.dz[v], v >= 5 ? 0 : v == (size_t)target ? -0.8 : 0.2, "dz");
+            solved(&p);
+        }
+}
+END_TEST
+
+/* Logits far apart, far down, or out of reach, on different ranks: nothing overflows on the way
+ * (log(1 + exp(b - a)) would), no constant stands in for minus infinity, and a rank whose columns
+ * are all -infinity brings no NaN. */
+START_TEST(extreme_logits)
+{
+    const ls_real far = sizeof(ls_real) == 4 ? 100 : 1000, none = (ls_real)-INFINITY;
+    const ls_real apart[2] = {0, far}, low[4] = {-60000, -60000, -60000, -60000},
+                  out[4] = {none, none, 0, 0}, equal[2] = {3, 3};
+    static const int32_t first = 0, third = 2;
+    for (int gathered = 0; gathered < 2; gathered++) {
+        problem p = {.n = 1,
+                     .granules = 2,
+                     .granule = 1,
+                     .V = 2,
+                     .z = apart,
+                     .targets = &first,
+                     .factor = 1,
+                     .gathered = gathered};
+        solve(&p, 2);
+        for (int r = 0; r < 2; r++) ck_assert(p.loss[r][0] == far);
+        ck_assert(p.dz[0] == -1 && p.dz[1] == 1);
+        solved(&p);
+        p.z = equal;
+        solve(&p, 2);
+        for (int r = 0; r < 2; r++) ck_near(p.loss[r][0], log(2), "loss of equal logits");
+        solved(&p);
+        p.V = 4, p.granule = 2, p.z = low, p.targets = &third;
+        solve(&p, 2);
+        for (int r = 0; r < 2; r++) ck_near(p.loss[r][0], log(4), "loss of low logits");
+        for (int v = 0; v < 4; v++) ck_assert(p.dz[v] == (ls_real)(v == 2 ? -0.75 : 0.25));
+        solved(&p);
+        p.z = out;
+        solve(&p, 2);
+        for (int r = 0; r < 2; r++) ck_near(p.loss[r][0], log(2), "loss beside -infinity");
+        for (int v = 0; v < 4; v++)
+            ck_assert(p.dz[v] == (ls_real)(v == 2 ? -0.5 : v == 3 ? 0.5 : 0));
+        solved(&p);
+    }
+}
+END_TEST
+
+/* Head and loss: z = h E^T, and the gradient of h. */
+typedef struct head {
+    ls_real dh[2], de[4];
+} head;
+
+static ls_status head_rank(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    head *p = argument;
+    member m = {0};
+    ls_cut vocab;
+    static const ls_real h = 1, e[4] = {0, 1, 2, 3};
+    static const int32_t target = 3;
+    LS_TRY(member_begin(rank, LS_ENGINE_PORTABLE, &m));
+    LS_TRY(member_cut(&m, 2, 2, &vocab));
+    ls_axis held = ls_cut_held(&vocab, m.rank), one = ls_axis_of(1, 1);
+    size_t first = vocab.bounds[m.rank] * 2, width = ls_axis_extent(held);
+    ls_real z[4], loss, max, sum;
+    ls_gemm_term term = {z, width, e + first, 1, 2, 1, 0};
+    LS_TRY(ls_gemm(LS_ENGINE_PORTABLE, LS_NO_TRANS, LS_TRANS, one, held, one, &h, 1, e + first, 1,
+                   z, width, false));
+    LS_TRY(ls_vocab_cross_entropy_forward(&m.tp, &loss, &max, &sum, z, &target, 1, &vocab, 4, 0));
+    ls_vocab_cross_entropy_backward(&m.tp, z, z, &max, &sum, &target, 1, &vocab, 4, 0, 1);
+    LS_TRY(ls_gemm(LS_ENGINE_PORTABLE, LS_TRANS, LS_NO_TRANS, held, one, one, z, width, &h, 1,
+                   p->de + first, 1, false));
+    LS_TRY(ls_reduced_product(&m.tp, LS_NO_TRANS, one, one, &vocab, &term, 1, &p->dh[m.rank]));
+exit:
+    member_end(&m);
+    return status;
+}
+
+/* The gradient of the hidden state is the sum over both ranks' rows, the same on both: not 0.087 on
+ * one and -0.594 on the other; that of the rows is the softmax, less the target, of each. */
+START_TEST(gradient_of_the_hidden_state)
+{
+    static const double de[4] = {0.03205860328008499, 0.08714431874203257, 0.23688281808991013,
+                                 -0.35608574011202765};
+    for (int tp = 1; tp <= 2; tp++) {
+        head p;
+        run_ranks(tp, head_rank, &p);
+        for (int r = 0; r < tp; r++) ck_near(p.dh[r], -0.5073472654142301, "dh");
+        for (int v = 0; v < 4; v++) ck_near(p.de[v], de[v], "de");
+    }
+}
+END_TEST
+
 /* An ignored target: no loss, and a gradient of +0 in the whole row on every rank; -100 belongs to
  * nobody's slice. */
 START_TEST(ignored_target)
@@ -239,6 +351,29 @@ exit:
     return status;
 }
 
+/* Five rows, padded to six for two ranks: row 4 is 14, not the 0 of a row without an owner. */
+START_TEST(last_row_of_an_odd_vocabulary)
+{
+    enum { G = 2, W = 3 };
+    ls_real table[G * W * D], dy[TOKENS * D];
+    static const int32_t ids[TOKENS] = {4, 0, 1, 2, 3, 4, 4, 0, 2};
+    for (size_t i = 0; i < G * W * D; i++) table[i] = i / D < 5 ? (ls_real)(10 + i / D) : 1000;
+    for (size_t i = 0; i < TOKENS * D; i++) dy[i] = 1;
+    for (int tp = 1; tp <= 2; tp++) {
+        lookup l = {G, W, table, dy, ids, {NULL}, room(G * W * D)};
+        for (int r = 0; r < tp; r++) l.y[r] = room(TOKENS * D);
+        run_ranks(tp, lookup_rank, &l);
+        for (int r = 0; r < tp; r++)
+            for (size_t t = 0; t < TOKENS; t++) ck_assert(l.y[r][t * D] == (ls_real)(10 + ids[t]));
+        ls_end_sum(l.dtable, G * W * D);
+        static const ls_real read[G * W] = {2, 1, 2, 1, 3, 0};
+        for (size_t v = 0; v < G * W; v++) ck_assert(l.dtable[v * D] == read[v]);
+        for (int r = 0; r < tp; r++) free(l.y[r]);
+        free(l.dtable);
+    }
+}
+END_TEST
+
 /* Rows come back as they stand, first and last included (a floor division would lose the last of
  * five), a -0 in a row stays -0; gradients go to the rows that were read and to no other. */
 START_TEST(embedding_every_degree)
@@ -280,8 +415,12 @@ int main(void)
     tcase_add_test(tests, four_logits);
     tcase_add_test(tests, label_smoothing);
     tcase_add_test(tests, padding_takes_no_part);
+    tcase_add_test(tests, vocabulary_that_nothing_divides);
+    tcase_add_test(tests, extreme_logits);
+    tcase_add_test(tests, gradient_of_the_hidden_state);
     tcase_add_test(tests, ignored_target);
     tcase_add_loop_test(tests, every_degree, 0, 2);
+    tcase_add_test(tests, last_row_of_an_odd_vocabulary);
     tcase_add_test(tests, embedding_every_degree);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
