@@ -43,6 +43,7 @@
 #include "lockstep/parallel/attention_block.h"
 #include "lockstep/parallel/linear.h"
 #include "lockstep/parallel/mlp.h"
+#include "lockstep/parallel/replicas.h"
 #include "lockstep/parallel/sharding.h"
 #include "lockstep/parallel/stage.h"
 #include "lockstep/parallel/tensor_parallel.h"

@@ -5,6 +5,7 @@
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/numerics/digest.h"
 #include "lockstep/numerics/tree.h"
+#include "lockstep/parallel/replicas.h"
 #include "lockstep/parallel/stage.h"
 #include "lockstep/parallel/update.h"
 #include "train/checkpoint.h"
@@ -98,6 +99,8 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
     uint64_t begin = ls_clock_ns(), shown;
 
     ls_step_batch_fill(&t->batch, t->run, step);
+    LS_TRY(ls_replicas_check(t->tp, LS_I32, t->batch.tokens, now.tokens, "tokens"));
+    LS_TRY(ls_replicas_check(t->tp, LS_I32, t->batch.targets, now.tokens, "targets"));
     count(t, -1);
     LS_TRY(forward_backward(t, &loss));
     LS_TRY(ls_shared_squares(t->tp, t->store, t->temporary, &squares));
