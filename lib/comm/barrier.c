@@ -11,7 +11,8 @@
  * it marks the counter broken in the same word that is counted in: an arrival that finds the mark
  * fails, so a barrier that was not complete at that moment never will be. For the second it waits
  * for the peers that are at work between two barriers of the same call: each of them soon arrives
- * at the next one, or fails and says so (gone). */
+ * at the next one, or fails and says so (gone). After a barrier that is a call by itself nobody is
+ * at work, and who has passed it may never come back to this group. */
 #include "comm/barrier.h"
 
 #include <sched.h>
@@ -49,14 +50,20 @@ static void wait_for_workers(const ls_team *team, uint64_t arrival)
     }
 }
 
-static void give_up(ls_group *group, ls_phase phase)
+/* Whether members work on each other's buffers between this barrier and the next. */
+static bool work_follows(ls_call_kind kind, ls_phase phase)
+{
+    return phase != LS_PHASE_EXIT && kind != LS_CALL_BARRIER;
+}
+
+static void give_up(ls_group *group, ls_call_kind kind, ls_phase phase)
 {
     ls_team *team = group->team;
     uint64_t before = atomic_fetch_or(&team->arrivals, BROKEN);
     bool complete = before / ONE_ARRIVAL >= group->arrivals * (uint64_t)team->size;
     atomic_store(&team->slots[group->member].gone, true);
     if (!complete && phase != LS_PHASE_ENTRY) wait_for_workers(team, group->arrivals);
-    if (complete && phase != LS_PHASE_EXIT) wait_for_workers(team, group->arrivals + 1);
+    if (complete && work_follows(kind, phase)) wait_for_workers(team, group->arrivals + 1);
 }
 
 ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_phase phase)
@@ -77,6 +84,6 @@ ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_phase phase)
     if ((before & BROKEN) != 0) LS_TRY(ls_abort_check(group->rank));
     LS_TRY(ls_wait_until(group, kind, has_turned, &mine));
 exit:
-    if (status != LS_OK) give_up(group, phase);
+    if (status != LS_OK) give_up(group, kind, phase);
     return status;
 }
