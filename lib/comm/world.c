@@ -117,10 +117,10 @@ static ls_status world_create(ls_world **ret_world, int n_ranks, const ls_world_
 
     size_t n = (size_t)n_ranks;
     world->ranks = aligned_alloc(_Alignof(ls_rank), n * sizeof *world->ranks);
+    if (world->ranks != NULL) memset(world->ranks, 0, n * sizeof *world->ranks);
     everybody = malloc(n * sizeof *everybody);
     if (world->ranks == NULL || everybody == NULL)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %d ranks", n_ranks);
-    memset(world->ranks, 0, n * sizeof *world->ranks);
     for (int r = 0; r < n_ranks; r++) everybody[r] = r;
     LS_TRY(ls_team_create(&team, world, "world", n_ranks, everybody));
     for (; n_parkings < n_ranks; n_parkings++)
