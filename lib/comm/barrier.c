@@ -51,22 +51,22 @@ static void wait_for_workers(const ls_team *team, uint64_t arrival)
 }
 
 /* Whether members work on each other's buffers between this barrier and the next. */
-static bool work_follows(ls_call_kind kind, ls_phase phase)
+static bool work_follows(ls_call_kind kind, ls_meeting meeting)
 {
-    return phase != LS_PHASE_EXIT && kind != LS_CALL_BARRIER;
+    return meeting != LS_MEETING_EXIT && kind != LS_CALL_BARRIER;
 }
 
-static void give_up(ls_group *group, ls_call_kind kind, ls_phase phase)
+static void give_up(ls_group *group, ls_call_kind kind, ls_meeting meeting)
 {
     ls_team *team = group->team;
     uint64_t before = atomic_fetch_or(&team->arrivals, BROKEN);
     bool complete = before / ONE_ARRIVAL >= group->arrivals * (uint64_t)team->size;
     atomic_store(&team->slots[group->member].gone, true);
-    if (!complete && phase != LS_PHASE_ENTRY) wait_for_workers(team, group->arrivals);
-    if (complete && work_follows(kind, phase)) wait_for_workers(team, group->arrivals + 1);
+    if (!complete && meeting != LS_MEETING_ENTRY) wait_for_workers(team, group->arrivals);
+    if (complete && work_follows(kind, meeting)) wait_for_workers(team, group->arrivals + 1);
 }
 
-ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_phase phase)
+ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_meeting meeting)
 {
     ls_status status = LS_OK;
     ls_team *team = group->team;
@@ -76,7 +76,7 @@ ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_phase phase)
     uint64_t before = atomic_fetch_add(&team->arrivals, ONE_ARRIVAL);
     if ((before & BROKEN) == 0 &&
         before / ONE_ARRIVAL + 1 == mine.generation * (uint64_t)team->size) {
-        if (phase == LS_PHASE_ENTRY) ls_entry_check(team);
+        if (meeting == LS_MEETING_ENTRY) ls_entry_check(team);
         atomic_store(&team->generation, mine.generation);
         for (int m = 0; m < team->size; m++) ls_wake(&team->world->ranks[team->world_ranks[m]]);
         return LS_OK;
@@ -84,6 +84,6 @@ ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_phase phase)
     if ((before & BROKEN) != 0) LS_TRY(ls_abort_check(group->rank));
     LS_TRY(ls_wait_until(group, kind, has_turned, &mine));
 exit:
-    if (status != LS_OK) give_up(group, kind, phase);
+    if (status != LS_OK) give_up(group, kind, meeting);
     return status;
 }

@@ -6,19 +6,19 @@
 
 /* Which barrier of a call it is. Between the first and the last one members work on each other's
  * buffers. */
-typedef enum ls_phase {
-    LS_PHASE_ENTRY,  /* everybody's input is ready; the calls are compared                */
-    LS_PHASE_MIDDLE, /* everybody's first half is ready                                   */
-    LS_PHASE_EXIT    /* nobody reads the others' buffers any more                         */
-} ls_phase;
+typedef enum ls_meeting {
+    LS_MEETING_ENTRY,  /* everybody's input is ready; the calls are compared                */
+    LS_MEETING_MIDDLE, /* everybody's first half is ready                                   */
+    LS_MEETING_EXIT    /* nobody reads the others' buffers any more                         */
+} ls_meeting;
 
 /* Returns when every member of the group has arrived as often as the caller. What a member wrote
  * before it arrived, every member sees afterwards. At an entry the last one to arrive compares the
  * calls on behalf of all (entry_check.h) before anybody is let go: all others stand still then.
  *
  * Errors: LS_ERR_RANK (time-out, or somebody cannot come any more), LS_ERR_ABORTED,
- * LS_ERR_INTERRUPTED; the world is then aborted, no member passes this barrier or a later one, and
- * nobody reads the caller's slot or buffers any more. */
-ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_phase phase) LS_MUST_USE;
+ * LS_ERR_INTERRUPTED; the world is then aborted, no member passes this barrier (unless all had
+ * arrived at it) or a later one, and nobody reads the caller's slot or buffers any more. */
+ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_meeting meeting) LS_MUST_USE;
 
 #endif

@@ -78,26 +78,26 @@ ls_status ls_collective_enter(ls_group *group, ls_call call, const void *in, voi
     slot->in = in;
     slot->out = out;
     if (group->team->size == 1) return LS_OK;
-    LS_TRY(ls_barrier_arrive(group, call.kind, LS_PHASE_ENTRY));
+    LS_TRY(ls_barrier_arrive(group, call.kind, LS_MEETING_ENTRY));
     if (group->team->mismatch) LS_FAIL(LS_ERR_RANK, "%s", group->team->verdict);
 exit:
     return status;
 }
 
-static ls_status meet(ls_group *group, ls_phase phase)
+static ls_status meet(ls_group *group, ls_meeting meeting)
 {
     if (group->team->size == 1) return LS_OK;
-    return ls_barrier_arrive(group, group->team->slots[group->member].call.kind, phase);
+    return ls_barrier_arrive(group, group->team->slots[group->member].call.kind, meeting);
 }
 
 ls_status ls_collective_middle(ls_group *group)
 {
-    return meet(group, LS_PHASE_MIDDLE);
+    return meet(group, LS_MEETING_MIDDLE);
 }
 
 ls_status ls_collective_leave(ls_group *group)
 {
-    return meet(group, LS_PHASE_EXIT);
+    return meet(group, LS_MEETING_EXIT);
 }
 
 ls_status ls_collective_end(ls_group *group, ls_status status)

@@ -26,15 +26,15 @@ static ls_status report_circle(const search *s, int first)
 {
     enum { NAMED = 6 };
     ls_status status = LS_OK;
-    ls_text text = {"", 0};
+    ls_line text = {"", 0};
     int from = 0;
     while (s->path[from] != first) from++;
     for (int i = from; i < s->length; i++) {
         int next = s->path[i + 1 < s->length ? i + 1 : from];
-        if (i - from == NAMED) ls_text_add(&text, "; and so on");
+        if (i - from == NAMED) ls_line_add(&text, "; and so on");
         if (i - from >= NAMED) continue;
-        ls_text_add(&text, "%srank %d for rank %d in ", i == from ? "" : "; ", s->path[i], next);
-        ls_text_add_place(&text, &s->world->ranks[s->path[i]]);
+        ls_line_add(&text, "%srank %d for rank %d in ", i == from ? "" : "; ", s->path[i], next);
+        ls_line_add_place(&text, &s->world->ranks[s->path[i]]);
     }
     for (int i = from; i < s->length; i++) {
         int r = s->path[i];
@@ -48,8 +48,8 @@ exit:
 static ls_status report_ended(const search *s, int r, int ended)
 {
     ls_status status = LS_OK;
-    ls_text text = {"", 0};
-    ls_text_add_place(&text, &s->world->ranks[r]);
+    ls_line text = {"", 0};
+    ls_line_add_place(&text, &s->world->ranks[r]);
     if (atomic_load(&s->world->ranks[r].wait.version) != s->versions[r]) return LS_OK;
     LS_FAIL(LS_ERR_RANK, "%s: rank %d waits for rank %d, which has ended", text.bytes, r, ended);
 exit:
@@ -126,24 +126,24 @@ ls_status ls_stuck_timeout(const ls_rank *rank, uint64_t waited_ns)
     const ls_wait *wait = &rank->wait;
     const ls_rank *ranks = rank->world->ranks;
     const ls_team *team = atomic_load(&wait->team);
-    ls_text place = {"", 0}, missing = {"", 0};
+    ls_line place = {"", 0}, missing = {"", 0};
     int n = 0;
-    ls_text_add_place(&place, rank);
+    ls_line_add_place(&place, rank);
     int to = atomic_load(&wait->to), from = atomic_load(&wait->from);
     if (to >= 0 || from >= 0) {
         bool sends = ls_waits_to_send(rank), receives = ls_waits_to_receive(rank);
-        if (sends) ls_text_add_whereabouts(&missing, &ranks[to]);
-        if (sends && receives && to != from) ls_text_add(&missing, "; ");
-        if (receives && !(sends && to == from)) ls_text_add_whereabouts(&missing, &ranks[from]);
+        if (sends) ls_line_add_whereabouts(&missing, &ranks[to]);
+        if (sends && receives && to != from) ls_line_add(&missing, "; ");
+        if (receives && !(sends && to == from)) ls_line_add_whereabouts(&missing, &ranks[from]);
     } else {
         for (int m = 0; m < team->size; m++) {
             if (atomic_load(&team->slots[m].arrivals) >= atomic_load(&wait->arrival)) continue;
-            if (n > 0 && n < NAMED) ls_text_add(&missing, "; ");
-            if (n < NAMED) ls_text_add_whereabouts(&missing, &ranks[team->world_ranks[m]]);
+            if (n > 0 && n < NAMED) ls_line_add(&missing, "; ");
+            if (n < NAMED) ls_line_add_whereabouts(&missing, &ranks[team->world_ranks[m]]);
             n++;
         }
     }
-    if (n > NAMED) ls_text_add(&missing, "; and %d more", n - NAMED);
+    if (n > NAMED) ls_line_add(&missing, "; and %d more", n - NAMED);
     LS_FAIL(LS_ERR_RANK, "%s: waited %.3g s for %s", place.bytes, (double)waited_ns * 1e-9,
             missing.used > 0 ? missing.bytes : "a rank that came at the last moment");
 exit:

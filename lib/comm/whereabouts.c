@@ -38,48 +38,48 @@ bool ls_waits_to_receive(const ls_rank *rank)
            atomic_load(&rank->receive.state) == LS_MESSAGE_PENDING;
 }
 
-void ls_text_add(ls_text *text, const char *format, ...)
+void ls_line_add(ls_line *line, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    size_t room = sizeof text->bytes - text->used;
-    int length = vsnprintf(text->bytes + text->used, room, format, arguments);
+    size_t room = sizeof line->bytes - line->used;
+    int length = vsnprintf(line->bytes + line->used, room, format, arguments);
     va_end(arguments);
-    if (length > 0) text->used += (size_t)length < room ? (size_t)length : room - 1;
+    if (length > 0) line->used += (size_t)length < room ? (size_t)length : room - 1;
 }
 
-void ls_text_add_place(ls_text *text, const ls_rank *rank)
+void ls_line_add_place(ls_line *line, const ls_rank *rank)
 {
     const ls_wait *wait = &rank->wait;
     const ls_team *team = atomic_load(&wait->team);
     ls_call_kind kind = (ls_call_kind)atomic_load(&wait->kind);
-    ls_text_add(text, "group %s, ", team->name);
+    ls_line_add(line, "group %s, ", team->name);
     switch (kind) {
     case LS_CALL_SEND:
-        ls_text_add(text, "send with tag %d", atomic_load(&wait->to_tag));
+        ls_line_add(line, "send with tag %d", atomic_load(&wait->to_tag));
         break;
     case LS_CALL_RECEIVE:
-        ls_text_add(text, "receive with tag %d", atomic_load(&wait->from_tag));
+        ls_line_add(line, "receive with tag %d", atomic_load(&wait->from_tag));
         break;
     case LS_CALL_SEND_RECEIVE:
-        ls_text_add(text, "send_receive with tags %d and %d", atomic_load(&wait->to_tag),
+        ls_line_add(line, "send_receive with tags %d and %d", atomic_load(&wait->to_tag),
                     atomic_load(&wait->from_tag));
         break;
     default:
-        ls_text_add(text, "call %" PRIu64 " (%s)", atomic_load(&wait->number), ls_call_name(kind));
+        ls_line_add(line, "call %" PRIu64 " (%s)", atomic_load(&wait->number), ls_call_name(kind));
         break;
     }
 }
 
-void ls_text_add_whereabouts(ls_text *text, const ls_rank *rank)
+void ls_line_add_whereabouts(ls_line *line, const ls_rank *rank)
 {
-    ls_text_add(text, "rank %d, which ", rank->index);
+    ls_line_add(line, "rank %d, which ", rank->index);
     if (atomic_load(&rank->ended)) {
-        ls_text_add(text, "has ended");
+        ls_line_add(line, "has ended");
     } else if (atomic_load(&rank->wait.version) % 2 == 1) {
-        ls_text_add(text, "waits in ");
-        ls_text_add_place(text, rank);
+        ls_line_add(line, "waits in ");
+        ls_line_add_place(line, rank);
     } else {
-        ls_text_add(text, "is outside any communication");
+        ls_line_add(line, "is outside any communication");
     }
 }

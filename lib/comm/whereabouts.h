@@ -13,17 +13,17 @@ bool ls_waits_to_send(const ls_rank *rank);
 bool ls_waits_to_receive(const ls_rank *rank);
 
 /* A line of text that is written piece by piece; what does not fit is cut off. */
-typedef struct ls_text {
+typedef struct ls_line {
     char bytes[LS_ERROR_TEXT_BYTES];
     size_t used;
-} ls_text;
+} ls_line;
 
-void ls_text_add(ls_text *text, const char *format, ...) LS_PRINTF(2, 3);
+void ls_line_add(ls_line *line, const char *format, ...) LS_PRINTF(2, 3);
 
 /* "group tp, call 7 (all_reduce)", "group pp, send with tag 5": where `rank` waits. */
-void ls_text_add_place(ls_text *text, const ls_rank *rank);
+void ls_line_add_place(ls_line *line, const ls_rank *rank);
 
 /* "rank 3, which has ended", "... waits in ...", "... is outside any communication". */
-void ls_text_add_whereabouts(ls_text *text, const ls_rank *rank);
+void ls_line_add_whereabouts(ls_line *line, const ls_rank *rank);
 
 #endif
