@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""200 steps on the project's own documentation: test_real_text.py PROGRAM ROOT
+
+The serial baseline and every legal tensor-parallel degree end with one digest, all the way the same
+losses, gradients and parameters; and the model has learned something.
+"""
+import json
+import os
+import sys
+
+import program as p
+
+
+def documentation(root):
+    """The words of the project: every README and every public header."""
+    found = []
+    for place, folders, names in os.walk(root):
+        folders[:] = sorted(f for f in folders if f not in ("build", "report") and not f.startswith("."))
+        found += [os.path.join(place, name) for name in sorted(names)
+                  if name == "README.md" or (name.endswith(".h") and "include" in place)]
+    return b"".join(open(path, "rb").read() for path in found)
+
+
+def main(program, checks):
+    text = documentation(os.path.abspath(ROOT))
+    checks.that(len(text) > 50_000, f"the documentation has {len(text)} bytes")
+    program.write("text.txt", text)
+    done = program.run("verify", "--sweep", "12", "--steps", "200", "--lr", "0.003",
+                       "--text", "text.txt", "--json", timeout=900)
+    checks.that(done.status == 0, f"verify\n{done}")
+    facts = json.loads(done.out)
+    baseline, layouts = facts["baselines"][0], facts["layouts"]
+    checks.that(len(facts["baselines"]) == 1 and len(layouts) == 6, f"{len(layouts)} layouts\n{done}")
+    digests = {run["result"]["digest"] for run in [baseline, *layouts]}
+    checks.that(len(digests) == 1, f"{len(digests)} digests\n{done}")
+    checks.that(all(run["bit_exact"] is True and run["result"]["last_step"] == 200 for run in layouts),
+                f"not all bit-exact to step 200\n{done}")
+    first, last = baseline["losses"][0], baseline["losses"][-1]
+    checks.that(len(baseline["losses"]) == 200 and last < 0.6 * first,
+                f"the loss went from {first} to {last}")
+
+
+ROOT = sys.argv[2]
+p.in_folder(main)
