@@ -1,6 +1,6 @@
 /* Attention by heads, with grouped queries: every degree and every number of kv heads against the
  * unsplit block written out here (ORDERED), also where a kv head's queries are on several ranks;
- * and who holds and shares what. */
+ * its gradient against central differences (GRADIENT, binary64); and who holds and shares what. */
 #include "lockstep/kernels/attention.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/rotary.h"
@@ -205,6 +205,27 @@ exit:
     return status;
 }
 
+static void split(const block *whole, block *got, int tp, job *j)
+{
+    j->whole = whole;
+    j->got = got;
+    results(got);
+    for (int r = 0; r < tp; r++) {
+        j->y[r] = room(ROWS * D), j->dx[r] = room(ROWS * D), j->db_o[r] = room(D);
+        for (int s = 0; s < 2; s++) j->kv_dw[r][s] = room(D * D), j->kv_db[r][s] = room(D);
+    }
+    run_ranks(tp, attention_rank, j);
+}
+
+static void split_end(job *j, int tp)
+{
+    for (int r = 0; r < tp; r++) {
+        free(j->y[r]), free(j->dx[r]), free(j->db_o[r]);
+        for (int s = 0; s < 2; s++) free(j->kv_dw[r][s]), free(j->kv_db[r][s]);
+    }
+    results_end(j->got);
+}
+
 /* Rank r's key or value gradient against the unsplit one, in the kv heads that it holds: every
  * holder has the finished sum. */
 static void ck_kv(const job *j, int r, int tp)
@@ -230,13 +251,8 @@ START_TEST(every_degree)
     for (int i = 0; i < DEGREES; i++) {
         int tp = degrees[i];
         block got = {0};
-        job j = {.whole = &whole, .got = &got};
-        results(&got);
-        for (int r = 0; r < tp; r++) {
-            j.y[r] = room(ROWS * D), j.dx[r] = room(ROWS * D), j.db_o[r] = room(D);
-            for (int s = 0; s < 2; s++) j.kv_dw[r][s] = room(D * D), j.kv_db[r][s] = room(D);
-        }
-        run_ranks(tp, attention_rank, &j);
+        job j = {0};
+        split(&whole, &got, tp, &j);
         for (int r = 0; r < tp; r++) {
             ck_same(j.y[r], whole.y, ROWS * D, "y", tp);
             ck_same(j.dx[r], whole.dx, ROWS * D, "dx", tp);
@@ -248,11 +264,7 @@ START_TEST(every_degree)
         ck_same(got.dw[0], whole.dw[0], D * D, "dw_q", tp);
         ck_same(got.db[0], whole.db[0], D, "db_q", tp);
         ck_same(got.dw[3], whole.dw[3], D * D, "dw_o", tp);
-        for (int r = 0; r < tp; r++) {
-            free(j.y[r]), free(j.dx[r]), free(j.db_o[r]);
-            for (int s = 0; s < 2; s++) free(j.kv_dw[r][s]), free(j.kv_db[r][s]);
-        }
-        results_end(&got);
+        split_end(&j, tp);
     }
     block_end(&whole);
 }
@@ -267,20 +279,64 @@ START_TEST(sharing)
     static const int tp[] = {4, 6, 12};
     for (int i = 0; i < 3; i++) {
         block got = {0};
-        job j = {.whole = &whole, .got = &got};
-        results(&got);
-        for (int r = 0; r < tp[i]; r++) {
-            j.y[r] = room(ROWS * D), j.dx[r] = room(ROWS * D), j.db_o[r] = room(D);
-            for (int s = 0; s < 2; s++) j.kv_dw[r][s] = room(D * D), j.kv_db[r][s] = room(D);
-        }
-        run_ranks(tp[i], attention_rank, &j);
+        job j = {0};
+        split(&whole, &got, tp[i], &j);
         for (int r = 0; r < tp[i]; r++) {
             ck_assert_uint_eq(j.shared[r], tp[i] == 4 ? 0 : tp[i] == 6 ? shared_at_6[r] : 1);
             ck_assert_uint_eq(j.held[r].count, tp[i] == 6 && r % 3 == 1 ? 2 : 1);
-            free(j.y[r]), free(j.dx[r]), free(j.db_o[r]);
-            for (int s = 0; s < 2; s++) free(j.kv_dw[r][s]), free(j.kv_db[r][s]);
         }
-        results_end(&got);
+        split_end(&j, tp[i]);
+    }
+    block_end(&whole);
+}
+END_TEST
+
+/* loss = sum of y * dy: its derivative in any parameter, measured at tp 3, against the backward
+ * pass. */
+static double loss(const block *whole)
+{
+    block got = {0};
+    job j = {0};
+    double sum = 0;
+    split(whole, &got, 3, &j);
+    for (size_t i = 0; i < ROWS * D; i++) sum += (double)j.y[1][i] * (double)whole->dy[i];
+    split_end(&j, 3);
+    return sum;
+}
+
+static void differences(const block *whole, ls_real *parameter, const ls_real *gradient, size_t n,
+                        const char *what)
+{
+    double largest = 0;
+    for (size_t i = n / 7; i < n; i += n / 4 + 1) {
+        const ls_real h = (ls_real)1e-6, at = parameter[i];
+        parameter[i] = at + h;
+        double above = loss(whole);
+        parameter[i] = at - h;
+        double below = loss(whole);
+        parameter[i] = at;
+        double measured = (above - below) / (2 * (double)h),
+               error = fabs(measured - (double)gradient[i]);
+        ck_assert_msg(error <= 1e-7 * (1 + fabs(measured)), "%s[%zu]: %.12g, by differences %.12g",
+                      what, i, (double)gradient[i], measured);
+        if (fabs(measured) > largest) largest = fabs(measured);
+    }
+    /* A key bias moves all scores of a query alike, unless positions turn it. */
+    ck_assert_msg(largest > 1e-3 || (parameter == whole->b[1] && !whole->rotary),
+                  "%s: nothing to measure", what);
+}
+
+START_TEST(gradient)
+{
+    static const char *const names[4] = {"query", "key", "value", "output"};
+    if (LS_REAL_DTYPE != LS_F64) return; /* differences need binary64 */
+    block whole = block_begin(LS_ENGINE_PORTABLE, kv_counts[_i], _i % 2 == 0, _i % 3 == 0);
+    unsplit(&whole);
+    differences(&whole, whole.x, whole.dx, ROWS * D, "x");
+    for (int k = 0; k < 4; k++) {
+        size_t width = k == 1 || k == 2 ? whole.kv_heads * W : D;
+        differences(&whole, whole.w[k], whole.dw[k], D * width, names[k]);
+        differences(&whole, whole.b[k], whole.db[k], width, names[k]);
     }
     block_end(&whole);
 }
@@ -293,6 +349,7 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, every_degree, 0, 2 * KV_COUNTS);
     tcase_add_test(tests, sharing);
+    tcase_add_loop_test(tests, gradient, 0, KV_COUNTS);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
