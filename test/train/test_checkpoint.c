@@ -200,6 +200,9 @@ START_TEST(files_that_do_not_fit)
     ck_refused(run, "optimizer.v.final_norm.bias", "has no tensor");
     damage(ADD, "layers.7.mlp.up.weight");
     ck_refused(run, "layers.7.mlp.up.weight", "does not know");
+    /* query, key and value in one: nobody can tell in which order, so nobody guesses */
+    damage(ADD, "layers.0.attention.query_key_value.weight");
+    ck_refused(run, "layers.0.attention.query_key_value.weight", "does not know");
     damage(RESHAPE, "token_embedding.weight");
     ck_refused(run, "token_embedding.weight", "256 x 48");
     damage(RETYPE, "layers.0.norm1.weight");
