@@ -62,28 +62,30 @@ ls_status ls_mlp_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_re
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
     size_t width = own_width(tp, mlp), n = ls_axis_extent(tokens) * width;
-    ls_real *dup, *dgate;
+    ls_real *du, *dup;
 
     if (mlp->cut == LS_MLP_ROW_FIRST)
         return ls_mlp_row_first_backward(tp, mlp, dx, dy, kept, x, tokens);
 
-    LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof *dup, (void *)&dup));
+    LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof *du, (void *)&du));
     /* y = u W_down + b_down */
-    LS_TRY(ls_row_linear_backward(tp, dup, mlp->dw_down, mlp->db_down, dy, kept->u, mlp->w_down,
+    LS_TRY(ls_row_linear_backward(tp, du, mlp->dw_down, mlp->db_down, dy, kept->u, mlp->w_down,
                                   tokens, &mlp->ff, mlp->D));
     if (mlp->activation != LS_SWIGLU) {
         /* u = gelu(up), up = x W_up + b_up */
+        dup = du;
         if (mlp->activation == LS_GELU_TANH)
-            ls_gelu_tanh_backward(dup, dup, kept->up, n);
+            ls_gelu_tanh_backward(dup, du, kept->up, n);
         else
-            ls_gelu_erf_backward(dup, dup, kept->up, n);
+            ls_gelu_erf_backward(dup, du, kept->up, n);
         LS_TRY(ls_column_linear_backward(tp, dx, mlp->dw_up, mlp->db_up, dup, x, mlp->w_up, tokens,
                                          mlp->D, &mlp->ff));
     } else {
         /* u = silu(gate) * up: two matrices read x, so dx is one sum of two terms per granule (rule
          * 11) */
-        LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof *dgate, (void *)&dgate));
-        ls_swiglu_backward(dgate, dup, dup, kept->gate, kept->up, n);
+        ls_real *dgate = du;
+        LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof *dup, (void *)&dup));
+        ls_swiglu_backward(dgate, dup, du, kept->gate, kept->up, n);
         LS_TRY(ls_column_linear_backward(tp, NULL, mlp->dw_gate, NULL, dgate, x, mlp->w_gate,
                                          tokens, mlp->D, &mlp->ff));
         LS_TRY(ls_column_linear_backward(tp, NULL, mlp->dw_up, mlp->db_up, dup, x, mlp->w_up,
