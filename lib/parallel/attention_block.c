@@ -7,6 +7,7 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/rotary.h"
 #include "lockstep/numerics/tree.h"
+#include "parallel/weight_gradient.h"
 
 /* The shard in numbers: what every loop below needs. */
 typedef struct shard {
@@ -255,21 +256,6 @@ exit:
     return status;
 }
 
-/* dw = x^T d, dbias = sum over tokens of d, for k or v. d is finished, so every holder of a shared
- * head gets the same. */
-static ls_status kv_gradients(const ls_tensor_parallel *tp, const shard *own, ls_real *dw,
-                              ls_real *dbias, const ls_real *d, const ls_real *x, ls_axis tokens,
-                              size_t D)
-{
-    ls_status status = LS_OK;
-    if (dbias) ls_tree_sum_rows(dbias, d, tokens, own->kv_width, own->kv_width);
-    LS_TRY(ls_gemm(tp->engine, LS_TRANS, LS_NO_TRANS, ls_axis_whole(D),
-                   ls_axis_of(own->kvs, own->width), tokens, x, D, d, own->kv_width, dw,
-                   own->kv_width, false));
-exit:
-    return status;
-}
-
 ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_attention_block *block,
                                       ls_real *dx, const ls_real *dy, const ls_attention_kept *kept,
                                       const ls_real *x, const ls_batch *batch)
@@ -293,8 +279,10 @@ ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_att
     /* q, k, v = x W_q + b_q, ... */
     LS_TRY(ls_column_linear_backward(tp, NULL, block->dw_q, block->db_q, dq, x, block->w_q, tokens,
                                      D, &block->heads));
-    LS_TRY(kv_gradients(tp, &own, block->dw_k, block->db_k, dk, x, tokens, D));
-    LS_TRY(kv_gradients(tp, &own, block->dw_v, block->db_v, dv, x, tokens, D));
+    /* dk and dv are finished, so every holder of a shared head gets the same. */
+    ls_axis kv = ls_axis_of(own.kvs, own.width), whole = ls_axis_whole(D);
+    LS_TRY(ls_weight_gradient(tp, block->dw_k, block->db_k, x, whole, dk, kv, tokens));
+    LS_TRY(ls_weight_gradient(tp, block->dw_v, block->db_v, x, whole, dv, kv, tokens));
 
     /* Three matrices read x, so dx is one sum over the query heads: (q_h + k_h) + v_h, the key and
      * value parts standing with the first query head of their group (rules 11 and 12). When that
@@ -304,7 +292,7 @@ ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_att
         {dq, own.q_width, block->w_q, own.q_width, own.width, 1, 0},
         {dk + begin, own.kv_width, block->w_k + begin, own.kv_width, own.width, own.group, phase},
         {dv + begin, own.kv_width, block->w_v + begin, own.kv_width, own.width, own.group, phase}};
-    LS_TRY(ls_reduced_product(tp, LS_TRANS, tokens, ls_axis_whole(D), &block->heads, terms, 3, dx));
+    LS_TRY(ls_reduced_product(tp, LS_TRANS, tokens, whole, &block->heads, terms, 3, dx));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;

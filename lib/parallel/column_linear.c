@@ -1,6 +1,6 @@
 #include "lockstep/kernels/elementwise.h"
-#include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/linear.h"
+#include "parallel/weight_gradient.h"
 
 ls_status ls_column_linear_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *x,
                                    const ls_real *w, const ls_real *bias, ls_axis tokens, size_t in,
@@ -25,13 +25,8 @@ ls_status ls_column_linear_backward(const ls_tensor_parallel *tp, ls_real *dx, l
     ls_axis held = ls_cut_held(out, ls_group_rank(tp->group));
     size_t width = ls_axis_extent(held);
 
-    /* y += bias */
-    if (dbias) ls_tree_sum_rows(dbias, dy, tokens, width, width);
-    /* y = x w: dw = x^T dy, summed over the tokens */
-    if (dw)
-        LS_TRY(ls_gemm(tp->engine, LS_TRANS, LS_NO_TRANS, ls_axis_whole(in), held, tokens, x, in,
-                       dy, width, dw, width, false));
-    /* y = x w: dx = dy w^T, summed over every member's columns (f backward) */
+    LS_TRY(ls_weight_gradient(tp, dw, dbias, x, ls_axis_whole(in), dy, held, tokens));
+    /* y = x w + bias: dx = dy w^T, summed over every member's columns (f backward) */
     if (dx) {
         ls_gemm_term term = {dy, width, w, width, held.granule, 1, 0};
         LS_TRY(ls_reduced_product(tp, LS_TRANS, tokens, ls_axis_whole(in), out, &term, 1, dx));

@@ -4,7 +4,7 @@
 
 #include "lockstep/kernels/activation.h"
 #include "lockstep/kernels/elementwise.h"
-#include "lockstep/numerics/tree.h"
+#include "parallel/weight_gradient.h"
 
 /* own = columns first .. first + width of a rows x cols array */
 static void take_columns(ls_real *own, const ls_real *whole, size_t rows, size_t cols, size_t first,
@@ -95,10 +95,8 @@ ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *
 
     /* up = sum of x_r W_up,r + b_up */
     take_columns(x_r, x, rows, mlp->D, model_starts[rank], D_r);
-    if (mlp->db_up) ls_tree_sum_rows(mlp->db_up, dup, tokens, F, F);
-    if (mlp->dw_up)
-        LS_TRY(ls_gemm(tp->engine, LS_TRANS, LS_NO_TRANS, model_held, mlp->ff.whole, tokens, x_r,
-                       D_r, dup, F, mlp->dw_up, F, false));
+    LS_TRY(ls_weight_gradient(tp, mlp->dw_up, mlp->db_up, x_r, model_held, dup, mlp->ff.whole,
+                              tokens));
     LS_TRY(ls_gemm(tp->engine, LS_NO_TRANS, LS_TRANS, tokens, model_held, mlp->ff.whole, dup, F,
                    mlp->w_up, F, dx_r, D_r, false));
     LS_TRY(ls_all_gather_columns(tp->group, dx, dx_r, rows, model_starts, LS_REAL_DTYPE));

@@ -1,6 +1,6 @@
 #include "lockstep/kernels/elementwise.h"
-#include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/linear.h"
+#include "parallel/weight_gradient.h"
 
 ls_status ls_row_linear_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *x,
                                 const ls_real *w, const ls_real *bias, ls_axis tokens,
@@ -25,13 +25,9 @@ ls_status ls_row_linear_backward(const ls_tensor_parallel *tp, ls_real *dx, ls_r
     ls_axis held = ls_cut_held(in, ls_group_rank(tp->group));
     size_t width = ls_axis_extent(held);
 
-    /* y += bias; dy is the same on every member (g backward is the identity), so dbias is too */
-    if (dbias) ls_tree_sum_rows(dbias, dy, tokens, out, out);
-    /* y = x w: dw = x^T dy */
-    if (dw)
-        LS_TRY(ls_gemm(tp->engine, LS_TRANS, LS_NO_TRANS, held, ls_axis_whole(out), tokens, x,
-                       width, dy, out, dw, out, false));
-    /* y = x w: dx = dy w^T, own columns */
+    /* dy is the same on every member (g backward is the identity), so dbias is too */
+    LS_TRY(ls_weight_gradient(tp, dw, dbias, x, held, dy, ls_axis_whole(out), tokens));
+    /* y = x w + bias: dx = dy w^T, own columns */
     if (dx)
         LS_TRY(ls_gemm(tp->engine, LS_NO_TRANS, LS_TRANS, tokens, held, ls_axis_whole(out), dy, out,
                        w, out, dx, width, false));

@@ -11,6 +11,7 @@
 #include "lockstep/parallel/vocab_cross_entropy.h"
 #include "lockstep/parallel/vocab_embedding.h"
 #include "parallel/layer.h"
+#include "parallel/weight_gradient.h"
 
 struct ls_stage {
     ls_stage_setup setup;
@@ -247,8 +248,8 @@ static ls_status head_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx,
                                     factor);
     /* z = xf E^T: dE = dz^T xf over the tokens; dxf = sum over all ranks' vocabulary rows of dz E
      * (f backward) */
-    LS_TRY(ls_gemm(stage->tp.engine, LS_TRANS, LS_NO_TRANS, held, ls_axis_whole(D), tokens, mb->z,
-                   width, mb->final_norm.y, D, stage->head->grad[stage->head_use], D, false));
+    LS_TRY(ls_weight_gradient(&stage->tp, stage->head->grad[stage->head_use], NULL, mb->z, held,
+                              mb->final_norm.y, ls_axis_whole(D), tokens));
     ls_gemm_term term = {mb->z, width, stage->head->value, D, held.granule, 1, 0};
     LS_TRY(ls_reduced_product(&stage->tp, LS_NO_TRANS, tokens, ls_axis_whole(D), &stage->cuts.vocab,
                               &term, 1, dx));
