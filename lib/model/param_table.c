@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- one entry per role ---- */
-
-static ls_axis axis_of_kind(const ls_config *config, ls_granule_kind kind)
+ls_axis ls_granule_axis(const ls_config *config, ls_granule_kind kind)
 {
     switch (kind) {
     case LS_GRANULE_HEADS:
@@ -26,6 +24,8 @@ static ls_axis axis_of_kind(const ls_config *config, ls_granule_kind kind)
     }
     return ls_axis_whole(0);
 }
+
+/* ---- one entry per role ---- */
 
 /* Appends a parameter with what all have in common; the caller adds what is particular. `layered`
  * names get "layers.N." in front. */
@@ -67,7 +67,7 @@ static void cut_by(ls_param *param, const ls_config *config, int cut, ls_granule
 {
     param->cut = cut;
     param->kind = kind;
-    param->axis = axis_of_kind(config, kind);
+    param->axis = ls_granule_axis(config, kind);
 }
 
 /* ---- the list ---- */

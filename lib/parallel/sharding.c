@@ -4,64 +4,56 @@
 
 #include "lockstep/partition/share.h"
 
-static ls_axis axis_of(const ls_config *config, ls_granule_kind kind)
+/* Heads, feed-forward width and vocabulary are cut, and in the row-first MLP the model width: by
+ * heads. */
+static bool tp_fits(const ls_config *config, size_t tp)
 {
-    switch (kind) {
-    case LS_GRANULE_HEADS:
-        return ls_config_heads_axis(config);
-    case LS_GRANULE_KV_HEADS:
-        return ls_config_kv_axis(config);
-    case LS_GRANULE_FF:
-        return ls_config_ff_axis(config);
-    case LS_GRANULE_VOCAB:
-        return ls_config_vocab_axis(config);
-    case LS_GRANULE_MODEL:
-        return ls_axis_of(config->heads, ls_config_head_width(config));
-    case LS_GRANULE_NONE:
-    case LS_GRANULE_KINDS:
-        break;
-    }
-    return ls_axis_whole(1);
+    return tp >= 1 && config->heads % tp == 0 && ls_config_ff_axis(config).granules % tp == 0 &&
+           ls_config_vocab_axis(config).granules % tp == 0;
 }
 
 size_t ls_legal_tp(const ls_config *config, int *ret_tp, size_t max)
 {
     size_t found = 0;
     for (size_t tp = 1; tp <= config->heads; tp++) {
-        if (config->heads % tp || ls_config_ff_axis(config).granules % tp ||
-            ls_config_vocab_axis(config).granules % tp)
-            continue;
+        if (!tp_fits(config, tp)) continue;
         if (found < max) ret_tp[found] = (int)tp;
         found++;
     }
     return found;
 }
 
-ls_status ls_layout_check(const ls_layout *layout, const ls_config *config)
+/* Why a degree that does not fit does not, and which would. */
+static ls_status refuse_tp(const ls_config *config, int tp)
 {
     ls_status status = LS_OK;
     enum { SHOWN = 32 };
     int legal[SHOWN];
-    size_t n = ls_legal_tp(config, legal, SHOWN);
-    char list[256] = "";
-    size_t used = 0;
+    size_t n = ls_legal_tp(config, legal, SHOWN), used = 0;
+    size_t granules = ls_config_ff_axis(config).granules;
+    char list[SHOWN * 12 + 8] = "";
 
-    for (size_t i = 0; i < n && i < SHOWN; i++) {
-        if (legal[i] == layout->tp) goto tp_fits;
+    for (size_t i = 0; i < n && i < SHOWN; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%d",
                                  i == 0 ? "" : (i + 1 == n ? " or " : ", "), legal[i]);
-    }
     if (n > SHOWN) snprintf(list + used, sizeof list - used, ", ...");
-    if (layout->tp < 1 || config->heads % (size_t)layout->tp)
-        LS_FAIL(LS_ERR_INPUT, "--tp %d: %zu heads cannot be cut into %d equal parts; use %s",
-                layout->tp, config->heads, layout->tp, list);
+    if (tp < 1 || config->heads % (size_t)tp)
+        LS_FAIL(LS_ERR_INPUT, "--tp %d: %zu heads cannot be cut into %d equal parts; use %s", tp,
+                config->heads, tp, list);
     LS_FAIL(
         LS_ERR_INPUT,
         "--tp %d: a feed-forward width of %zu is %zu granule%s (its greatest common divisor with "
         "%zu heads), which cannot be cut into %d equal parts; use %s",
-        layout->tp, config->d_ff, ls_config_ff_axis(config).granules,
-        ls_config_ff_axis(config).granules == 1 ? "" : "s", config->heads, layout->tp, list);
-tp_fits:
+        tp, config->d_ff, granules, granules == 1 ? "" : "s", config->heads, tp, list);
+exit:
+    return status;
+}
+
+ls_status ls_layout_check(const ls_layout *layout, const ls_config *config)
+{
+    ls_status status = LS_OK;
+    if (layout->tp < 1 || !tp_fits(config, (size_t)layout->tp))
+        LS_TRY(refuse_tp(config, layout->tp));
     if (layout->cp != 1 || layout->dp != 1 || layout->pp != 1)
         LS_FAIL(LS_ERR_INPUT,
                 "context, data and pipeline parallelism are not in this version: cp %d, "
@@ -77,7 +69,7 @@ static ls_status cut_create(const ls_config *config, ls_granule_kind kind, int t
     ls_status status = LS_OK;
     size_t *bounds;
     LS_TRY(ls_arena_alloc(arena, (size_t)tp + 1, sizeof *bounds, (void *)&bounds));
-    ret_cut->whole = axis_of(config, kind);
+    ret_cut->whole = ls_granule_axis(config, kind);
     ls_share_bounds(ret_cut->whole.granules, (size_t)tp, bounds);
     ret_cut->bounds = bounds;
 exit:
@@ -99,7 +91,7 @@ exit:
 
 ls_shard ls_shard_of(const ls_config *config, ls_granule_kind kind, int tp, int rank)
 {
-    ls_share share = ls_share_of(axis_of(config, kind).granules, (size_t)tp, (size_t)rank);
+    ls_share share = ls_share_of(ls_granule_axis(config, kind).granules, (size_t)tp, (size_t)rank);
     if (kind == LS_GRANULE_NONE) share = (ls_share){0, 1};
     if (kind == LS_GRANULE_KV_HEADS) {
         ls_share query = ls_share_of(config->heads, (size_t)tp, (size_t)rank);

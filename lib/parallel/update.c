@@ -3,6 +3,7 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/sharding.h"
+#include "parallel/bring_together.h"
 
 /* The first member that holds granule g of a parameter: a replicated parameter is member 0's, a
  * shared kv head that of the first sharer. */
@@ -23,21 +24,15 @@ ls_status ls_shared_squares(ls_group *tp, const ls_store *store, ls_arena *tempo
     const ls_param_table *table = store->table;
     size_t n = ls_param_table_granules(table), at = 0;
     int members = ls_group_size(tp), own = ls_group_rank(tp);
-    ls_forest one_each = {(size_t)members, NULL};
     double *squares;
-    size_t *bounds;
 
-    LS_TRY(ls_arena_alloc(temporary, (size_t)members + 1, sizeof *bounds, (void *)&bounds));
-    for (size_t r = 0; r <= (size_t)members; r++) bounds[r] = r;
-    one_each.bounds = bounds;
     LS_TRY(ls_arena_zalloc(temporary, n, sizeof *squares, (void *)&squares));
     ls_store_squares(store, squares);
-    /* What another member counts is -0 here, so the sum over members only brings the numbers
-     * together. */
+    /* What is held twice is the first holder's to tell. */
     for (size_t i = 0; i < table->count; i++)
         for (size_t g = 0; g < table->params[i].axis.granules; g++, at++)
             if (first_holder(table, &table->params[i], g, members) != own) squares[at] = -0.0;
-    LS_TRY(ls_all_reduce_forest(tp, squares, squares, n, LS_F64, &one_each));
+    LS_TRY(ls_bring_together(tp, squares, squares, n, LS_F64, temporary));
     *ret_squares = ls_tree_sum_f64(squares, n, 1);
 exit:
     ls_arena_release(temporary, mark);

@@ -1,26 +1,20 @@
-#include "lockstep/kernels/embedding.h"
 #include "lockstep/parallel/vocab_embedding.h"
+
+#include "lockstep/kernels/embedding.h"
+#include "parallel/bring_together.h"
 
 ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *table,
                                      const int32_t *ids, size_t n, size_t D, const ls_cut *vocab)
 {
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
-    size_t rank = (size_t)ls_group_rank(tp->group), members = (size_t)ls_group_size(tp->group);
-    ls_forest one_each = {members, NULL};
-    size_t *bounds;
+    size_t rank = (size_t)ls_group_rank(tp->group);
     ls_real *part;
-
-    /* One term of every row is not -0, so any tree gives its bits: a leaf per member is the
-     * cheapest. */
-    LS_TRY(ls_arena_alloc(tp->temporary, members + 1, sizeof *bounds, (void *)&bounds));
-    for (size_t r = 0; r <= members; r++) bounds[r] = r;
-    one_each.bounds = bounds;
 
     LS_TRY(ls_arena_alloc(tp->temporary, n * D, sizeof *part, (void *)&part));
     ls_embedding_forward(part, table, ids, n, D, vocab->bounds[rank] * vocab->whole.granule,
                          ls_axis_extent(ls_cut_held(vocab, (int)rank)));
-    LS_TRY(ls_all_reduce_forest(tp->group, y, part, n * D, LS_REAL_DTYPE, &one_each));
+    LS_TRY(ls_bring_together(tp->group, y, part, n * D, LS_REAL_DTYPE, tp->temporary));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;

@@ -248,6 +248,22 @@ START_TEST(cuts_with_a_remainder)
 }
 END_TEST
 
+/* 2520 heads have 48 divisors: each is accepted, though a refusal does not list them all. */
+START_TEST(many_degrees)
+{
+    ls_config config = small_config(2520, 2520, 1, 2520);
+    size_t accepted = 0;
+    for (int tp = 1; tp <= 2520; tp++) {
+        ls_layout layout = {tp, 1, 1, 1};
+        ls_status status = ls_layout_check(&layout, &config);
+        ck_assert_int_eq(status, 2520 % tp == 0 ? LS_OK : LS_ERR_INPUT);
+        accepted += status == LS_OK;
+        ls_error_clear();
+    }
+    ck_assert_uint_eq(accepted, 48);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sharding");
@@ -260,6 +276,7 @@ int main(void)
     tcase_add_test(tests, kv_heads);
     tcase_add_test(tests, who_sums_a_kv_head);
     tcase_add_test(tests, cuts_with_a_remainder);
+    tcase_add_test(tests, many_degrees);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

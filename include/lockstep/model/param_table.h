@@ -51,6 +51,10 @@ typedef enum ls_granule_kind {
     LS_GRANULE_KINDS
 } ls_granule_kind;
 
+/* The axis that granules of a kind make, whole. LS_GRANULE_NONE: one granule, whose length only the
+ * parameter knows (0 here). */
+LS_API ls_axis ls_granule_axis(const ls_config *config, ls_granule_kind kind);
+
 typedef enum ls_stage_rule { LS_STAGE_FIRST = 0, LS_STAGE_LAYER, LS_STAGE_LAST } ls_stage_rule;
 
 typedef enum ls_init_kind { LS_INIT_ZERO = 0, LS_INIT_ONE, LS_INIT_NORMAL } ls_init_kind;
