@@ -62,8 +62,8 @@ static ls_report *make_report(const char *model, int tp, const double *losses, s
 
 static char *page_of(const ls_report *report)
 {
-    char *text = NULL;
-    size_t size = 0;
+    static char *text;
+    static size_t size;
     FILE *file = open_memstream(&text, &size);
     ck_assert_int_eq(ls_page_write(file, report), LS_OK);
     fclose(file);
