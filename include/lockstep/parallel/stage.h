@@ -27,14 +27,16 @@ typedef struct ls_stage_setup {
 } ls_stage_setup;
 
 /* A stage over the shards in `store` (ls_holdings_of), which it does not own. Charged to the rank's
- * memory account. Every member of tp calls it together. */
+ * memory account. Every member of tp calls it together: one split per shared kv head. Errors:
+ * LS_ERR_INPUT (layers that the model does not have, a parameter of the stage that the store does
+ * not hold as this rank should), LS_ERR_MEMORY, those of ls_group_split. */
 #define ls_stage_create LS_TYPED(ls_stage_create)
 LS_API ls_status ls_stage_create(ls_stage **ret_stage, const ls_stage_setup *setup,
                                  ls_store *store) LS_MUST_USE;
 #define ls_stage_destroy LS_TYPED(ls_stage_destroy)
 LS_API void ls_stage_destroy(ls_stage **stage);
 
-/* Room for one micro-batch of at most B sequences of S tokens. */
+/* Room for one micro-batch of at most B sequences of at most S tokens. Errors: LS_ERR_MEMORY. */
 #define ls_micro_batch_create LS_TYPED(ls_micro_batch_create)
 LS_API ls_status ls_micro_batch_create(ls_micro_batch **ret_micro_batch, const ls_stage *stage,
                                        size_t B, size_t S) LS_MUST_USE;
@@ -43,8 +45,9 @@ LS_API void ls_micro_batch_destroy(ls_micro_batch **micro_batch);
 
 /* Forward. x: B S x D, the stage before's output (NULL with the embedding), must live until
  * backward. *ret_x: this stage's output (NULL with the head), kept in the micro-batch. The arrays
- * that `batch` points to must live until backward. A token or target outside the vocabulary is
- * LS_ERR_INPUT on every rank. Per layer 2 all-reduces; embedding 1; loss 2. */
+ * that `batch` points to must live until backward. A token or target outside the vocabulary, or a
+ * batch that the micro-batch has no room for, is LS_ERR_INPUT on every rank. Per layer 2
+ * all-reduces; embedding 1; loss 2 (gathered: 1 all-gather). */
 #define ls_stage_forward LS_TYPED(ls_stage_forward)
 LS_API ls_status ls_stage_forward(ls_stage *stage, ls_micro_batch *micro_batch,
                                   const ls_batch *batch, const ls_real *x,
@@ -58,7 +61,8 @@ LS_API const ls_real *ls_micro_batch_losses(const ls_micro_batch *micro_batch, i
 
 /* Backward. dx: gradient of the output (NULL with the head). valid: valid targets of the global
  * batch, the same on every stage and rank; 0: every gradient is +0 (rule 15), nothing is computed
- * or sent. *ret_dx: gradient of the input (NULL with the embedding), kept in the micro-batch.
+ * or sent. *ret_dx: gradient of the input (NULL with the embedding), kept in the micro-batch until
+ * its next forward pass. Once after each forward pass, else LS_ERR_INPUT.
  * Overwrites the gradients of the stage's parameters; those of a tied parameter by use. Per layer 2
  * all-reduces and 2 per shared kv head; head 1. */
 #define ls_stage_backward LS_TYPED(ls_stage_backward)
