@@ -23,7 +23,4 @@ ls_status ls_checkpoint_begin(const ls_run *run, ls_store *store, uint64_t *ret_
 ls_status ls_checkpoint_save(const ls_run *run, ls_group *tp, const ls_store *store, uint64_t step,
                              ls_arena *temporary) LS_MUST_USE;
 
-/* The seed that a checkpoint was trained with; `fallback` when the file says none. */
-ls_status ls_checkpoint_seed(const char *path, uint64_t fallback, uint64_t *ret_seed) LS_MUST_USE;
-
 #endif

@@ -6,7 +6,7 @@
 #include "lockstep/base/show.h"
 #include "lockstep/io/safetensors.h"
 #include "train/checkpoint.h"
-#include "train/checkpoint_model.h"
+#include "train/checkpoint_metadata.h"
 
 enum { NAME_MAX_BYTES = 128 };
 
@@ -81,20 +81,12 @@ exit:
     return status;
 }
 
-static ls_status read_number(const ls_safetensors *file, const char *path, const char *key,
-                             uint64_t *ret_number)
+/* With any optimizer state a run goes on, and needs all of it; bare weights begin one. */
+static bool has_optimizer_state(const ls_safetensors *file)
 {
-    ls_status status = LS_OK;
-    const char *text = ls_safetensors_metadata(file, key);
-    char *end;
-    unsigned long long number =
-        text && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
-    if (!text || text[0] < '0' || text[0] > '9' || *end || strlen(text) > 19)
-        LS_FAIL(LS_ERR_INPUT, "%s: __metadata__ says %s %s; a whole number is needed",
-                ls_show(path), key, ls_show(text));
-    *ret_number = number;
-exit:
-    return status;
+    for (size_t i = 0; i < ls_safetensors_count(file); i++)
+        if (strncmp(ls_safetensors_at(file, i)->name, "optimizer.", 10) == 0) return true;
+    return false;
 }
 
 static ls_status load(const ls_run *run, ls_store *store, uint64_t *ret_step)
@@ -108,13 +100,9 @@ static ls_status load(const ls_run *run, ls_store *store, uint64_t *ret_step)
 
     LS_TRY(ls_safetensors_open(&file, path));
     LS_TRY(refuse_strangers(file, path, table));
-    if (ls_safetensors_metadata(file, "model"))
-        LS_TRY(
-            ls_checkpoint_same_model(path, ls_safetensors_metadata(file, "model"), &table->config));
-    /* With optimizer state the run goes on; bare weights begin one. */
-    snprintf(moment, sizeof moment, "optimizer.m.%s", table->params[0].name);
-    bool goes_on = ls_safetensors_find(file, moment) != NULL;
-    if (goes_on) LS_TRY(read_number(file, path, "step", &step));
+    LS_TRY(ls_checkpoint_same_model(file, path, &table->config));
+    bool goes_on = has_optimizer_state(file);
+    if (goes_on) LS_TRY(ls_checkpoint_number(file, path, "step", &step));
     if (step > run->steps)
         LS_FAIL(LS_ERR_INPUT,
                 "--steps %" PRIu64 ": %s stands at step %" PRIu64 "; ask for that or more",
@@ -128,7 +116,7 @@ static ls_status load(const ls_run *run, ls_store *store, uint64_t *ret_step)
         LS_TRY(find(file, path, param->name, param, &info));
         LS_TRY(take(info, param, slot->shard, slot->value));
         for (int which = 0; goes_on && which < 2; which++) {
-            snprintf(moment, sizeof moment, "optimizer.%c.%s", "mv"[which], param -> name);
+            snprintf(moment, sizeof moment, "optimizer.%c.%s", which == 0 ? 'm' : 'v', param->name);
             LS_TRY(find(file, path, moment, param, &info));
             LS_TRY(take(info, param, slot->shard, which == 0 ? slot->m : slot->v));
         }

@@ -59,15 +59,12 @@ ls_status ls_checkpoint_save(const ls_run *run, ls_group *tp, const ls_store *st
     ls_status status = LS_OK;
     const ls_param_table *table = store->table;
     bool root = !tp || ls_group_rank(tp) == 0;
-    size_t mark = ls_arena_mark(temporary), largest = 0;
+    size_t mark = ls_arena_mark(temporary);
     ls_safetensors_writer *writer = NULL;
     ls_real *whole = NULL;
 
-    for (size_t i = 0; i < table->count; i++)
-        if (ls_param_elements(&table->params[i]) > largest)
-            largest = ls_param_elements(&table->params[i]);
     if (root) {
-        LS_TRY(ls_arena_alloc(temporary, largest, sizeof *whole, (void *)&whole));
+        LS_TRY(ls_arena_alloc(temporary, ls_gather_elements(table), sizeof *whole, (void *)&whole));
         LS_TRY(ls_safetensors_create(&writer, run->save));
         LS_TRY(declare(run, store, step, writer));
     }

@@ -61,3 +61,12 @@ exit:
     ls_arena_release(temporary, mark);
     return status;
 }
+
+size_t ls_gather_elements(const ls_param_table *table)
+{
+    size_t largest = 0;
+    for (size_t i = 0; i < table->count; i++)
+        if (ls_param_elements(&table->params[i]) > largest)
+            largest = ls_param_elements(&table->params[i]);
+    return largest;
+}

@@ -17,4 +17,7 @@ ls_status ls_gather_param(ls_group *tp, const ls_config *config, const ls_param 
                           ls_dtype dtype, const char *what, const void *own, void *whole,
                           ls_arena *temporary) LS_MUST_USE;
 
+/* Elements of the largest parameter: what `whole` needs room for. */
+size_t ls_gather_elements(const ls_param_table *table);
+
 #endif

@@ -150,7 +150,6 @@ static ls_status set_up(trainer *t)
                             .head = true,
                             .gathered_loss = t->run->gathered_loss};
     ls_holding *holdings = calloc(t->table->count, sizeof *holdings);
-    size_t largest = 0;
 
     if (!holdings) LS_FAIL(LS_ERR_MEMORY, "no memory for a table of shards");
     LS_TRY(ls_group_split(ls_rank_world_group(t->rank), at.pp * t->run->layout.dp + at.dp, at.tp,
@@ -163,10 +162,9 @@ static ls_status set_up(trainer *t)
     LS_TRY(ls_step_batch_create(&t->batch, t->run, 0, t->run->batch));
     LS_TRY(ls_arena_create(&t->temporary, memory, LS_MEM_TEMPORARY));
     LS_TRY(ls_arena_create(&t->aside, NULL, LS_MEM_TEMPORARY));
-    for (size_t i = 0; i < t->table->count; i++)
-        if (ls_param_elements(&t->table->params[i]) > largest)
-            largest = ls_param_elements(&t->table->params[i]);
-    if (t->root) LS_TRY(ls_arena_alloc(t->aside, largest, sizeof *t->whole, (void *)&t->whole));
+    if (t->root)
+        LS_TRY(ls_arena_alloc(t->aside, ls_gather_elements(t->table), sizeof *t->whole,
+                              (void *)&t->whole));
 exit:
     free(holdings);
     return status;

@@ -6,6 +6,15 @@
 #include "train/checkpoint.h"
 #include "train/training.h"
 
+/* Between two steps: a rank is stopped while it waits and after every layer. */
+static ls_status stopped(const ls_run *run)
+{
+    ls_status status = LS_OK;
+    if (run->world.stop && *run->world.stop) LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
+exit:
+    return status;
+}
+
 /* Shows the gradients or the values of every parameter. */
 static ls_status show(const ls_watcher *watcher, const ls_store *store, uint64_t step,
                       ls_phase phase)
@@ -52,7 +61,7 @@ ls_status ls_train_serial(const ls_run *run, const ls_param_table *table, const 
         ls_real loss;
         uint64_t begin = ls_clock_ns(), shown;
 
-        LS_TRY(ls_run_stopped(run));
+        LS_TRY(stopped(run));
         ls_step_batch_fill(&batch, run, step);
         LS_TRY(ls_serial_forward(serial, &batch.batch, &loss));
         LS_TRY(ls_serial_backward(serial));

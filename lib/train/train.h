@@ -43,8 +43,8 @@ typedef struct ls_run {
  * seed 1234, batch of the configuration, f32, portable. */
 void ls_run_defaults(ls_run *ret_run, const ls_config *config);
 
-/* Whether everything fits together, before anything runs: configuration, layout against it, batch,
- * text. One line with the option, the value and what is allowed. */
+/* Whether everything but the text (ls_text_check) fits together: configuration, layout against it,
+ * batch, steps. LS_ERR_INPUT: one line with the option, the value and what is allowed. */
 ls_status ls_run_check(const ls_run *run) LS_MUST_USE;
 
 typedef enum ls_phase { LS_PHASE_GRADIENT = 0, LS_PHASE_CLIPPED, LS_PHASE_UPDATE } ls_phase;
@@ -91,8 +91,8 @@ typedef struct ls_train_result {
     ls_rank_report *rank; /* one per rank */
 } ls_train_result;
 
-/* Runs. watcher may be NULL. Errors: those of everything below; on failure *ret_result is untouched
- * and no file is left. */
+/* Runs. watcher may be NULL. Errors: what ls_run_check and ls_text_check refuse, before anything
+ * runs; those of everything below. On failure *ret_result is untouched and no file is left. */
 ls_status ls_train(const ls_run *run, const ls_watcher *watcher,
                    ls_train_result *ret_result) LS_MUST_USE;
 void ls_train_result_free(ls_train_result *result);

@@ -36,7 +36,4 @@ void ls_train_result_step(ls_train_result *result, const ls_step *step);
 /* Reads a rank's account. */
 void ls_rank_report_memory(ls_rank_report *report, const ls_memory *memory);
 
-/* LS_ERR_INTERRUPTED once the run's stop flag is set. */
-ls_status ls_run_stopped(const ls_run *run) LS_MUST_USE;
-
 #endif

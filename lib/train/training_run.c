@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "lockstep/io/safetensors.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint_metadata.h"
 #include "train/training.h"
 
 ls_status ls_train_serial_f32(const ls_run *run, const ls_param_table *table,
@@ -60,10 +60,12 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result
     ls_safetensors_writer *trial = NULL;
 
     LS_TRY(ls_run_check(run));
+    if (!run->text) LS_FAIL(LS_ERR_INPUT, "a run needs a text");
+    LS_TRY(ls_text_check(run->text, "the text", run->config.seq, run->config.vocab));
     LS_TRY(ls_param_table_create(&table, &run->config));
     if (!watcher) watcher = &nobody;
-    if (run->save) { /* a place that cannot be written is better known before the training than
-                        after */
+    /* A place that cannot be written is better known before the training than after. */
+    if (run->save) {
         LS_TRY(ls_safetensors_create(&trial, run->save));
         ls_safetensors_destroy(&trial);
     }
@@ -162,12 +164,4 @@ ls_update ls_step_update(const ls_run *run, uint64_t step)
     update.weight_decay = run->weight_decay;
     update.t = step + 1;
     return update;
-}
-
-ls_status ls_run_stopped(const ls_run *run)
-{
-    ls_status status = LS_OK;
-    if (run->world.stop && *run->world.stop) LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
-exit:
-    return status;
 }

@@ -119,8 +119,9 @@ START_TEST(step_to_reach)
 }
 END_TEST
 
-/* Copies a checkpoint, changed: what is dropped, added, renamed, reshaped or retyped. */
-enum { DROP, ADD, RESHAPE, RETYPE, BARE, KINDS };
+/* Copies a checkpoint, changed: a tensor is dropped, added, reshaped or retyped; the optimizer
+ * state is left out; the seed is the text `tensor`. */
+enum { DROP, ADD, RESHAPE, RETYPE, BARE, RESEED, KINDS };
 
 static void damage(int kind, const char *tensor)
 {
@@ -130,10 +131,11 @@ static void damage(int kind, const char *tensor)
     ck_assert_int_eq(ls_safetensors_open(&from, saved), LS_OK);
     ck_assert_int_eq(ls_safetensors_create(&to, damaged), LS_OK);
     static const char *const keys[] = {"model", "seed", "step"};
-    for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(
-            ls_safetensors_add_metadata(to, keys[i], ls_safetensors_metadata(from, keys[i])),
-            LS_OK);
+    for (int i = 0; i < 3; i++) {
+        const char *value = ls_safetensors_metadata(from, keys[i]);
+        if (kind == RESEED && i == 1) value = tensor;
+        ck_assert_int_eq(ls_safetensors_add_metadata(to, keys[i], value), LS_OK);
+    }
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < ls_safetensors_count(from); i++) {
             const ls_tensor_info *info = ls_safetensors_at(from, i);
@@ -198,6 +200,13 @@ START_TEST(files_that_do_not_fit)
     ck_refused(run, "layers.0.mlp.up.weight", "has no tensor");
     damage(DROP, "optimizer.v.final_norm.bias");
     ck_refused(run, "optimizer.v.final_norm.bias", "has no tensor");
+    damage(DROP, "optimizer.m.token_embedding.weight"); /* the first of them: not bare weights */
+    ck_refused(run, "optimizer.m.token_embedding.weight", "has no tensor");
+    static const char *const no_seeds[] = {"", "-1", "12x", " 12", "18446744073709551616"};
+    for (size_t i = 0; i < sizeof no_seeds / sizeof no_seeds[0]; i++) {
+        damage(RESEED, no_seeds[i]);
+        ck_refused(run, "seed", no_seeds[i]);
+    }
     damage(ADD, "layers.7.mlp.up.weight");
     ck_refused(run, "layers.7.mlp.up.weight", "does not know");
     /* query, key and value in one: nobody can tell in which order, so nobody guesses */
@@ -216,6 +225,13 @@ START_TEST(files_that_do_not_fit)
     run.config.activation = LS_GELU_ERF;
     ck_refused(run, "activation", "gelu_tanh");
     run.config = config;
+
+    /* the largest seed is one */
+    damage(RESEED, "18446744073709551615");
+    run.load = damaged;
+    ls_train_result seeded = train(&run);
+    ck_assert_uint_eq(seeded.first_step, 1);
+    ls_train_result_free(&seeded);
 
     /* weights without optimizer state begin a run at step 0 */
     damage(BARE, "");

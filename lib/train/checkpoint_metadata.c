@@ -1,30 +1,31 @@
-#include "train/checkpoint_model.h"
+#include "train/checkpoint_metadata.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 
 #include "lockstep/base/show.h"
-#include "lockstep/io/safetensors.h"
-#include "train/checkpoint.h"
 
-ls_status ls_checkpoint_same_model(const char *path, const char *json, const ls_config *config)
+ls_status ls_checkpoint_same_model(const ls_safetensors *file, const char *path,
+                                   const ls_config *config)
 {
     /* Two models may agree in every shape and still compute different things. */
     static const char *const keys[] = {"heads",    "kv_heads", "norm",      "activation",
                                        "position", "mlp_cut",  "causal",    "bias",
                                        "tied",     "norm_eps", "rope_theta"};
     ls_status status = LS_OK;
+    const char *json = ls_safetensors_metadata(file, "model");
     char *own_text = NULL, *theirs_text = NULL, *ours_text = NULL;
     json_t *theirs = NULL, *ours = NULL;
     json_error_t error;
 
+    if (!json) goto exit;
     theirs = json_loads(json, 0, &error);
     if (!json_is_object(theirs))
         LS_FAIL(LS_ERR_INPUT, "%s: __metadata__ has a model that is not a JSON object",
                 ls_show(path));
     LS_TRY(ls_config_to_json(config, &own_text));
     ours = json_loads(own_text, 0, &error);
+    if (!ours) LS_FAIL(LS_ERR_MEMORY, "no memory to compare models");
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *their = json_object_get(theirs, keys[i]), *our = json_object_get(ours, keys[i]);
         if (!their || !our || json_equal(their, our)) continue;
@@ -42,14 +43,35 @@ exit:
     return status;
 }
 
+ls_status ls_checkpoint_number(const ls_safetensors *file, const char *path, const char *key,
+                               uint64_t *ret_number)
+{
+    ls_status status = LS_OK;
+    const char *text = ls_safetensors_metadata(file, key);
+    uint64_t number = 0;
+    bool good = text && *text;
+    for (const char *c = text; good && *c; c++) {
+        uint64_t digit = (uint64_t)(*c - '0');
+        good = *c >= '0' && *c <= '9' && number <= (UINT64_MAX - digit) / 10;
+        if (good) number = 10 * number + digit;
+    }
+    if (!good)
+        LS_FAIL(LS_ERR_INPUT, "%s: __metadata__ says %s %s; a whole number below 2^64 is needed",
+                ls_show(path), key, text ? ls_show(text) : "nothing");
+    *ret_number = number;
+exit:
+    return status;
+}
+
 ls_status ls_checkpoint_seed(const char *path, uint64_t fallback, uint64_t *ret_seed)
 {
     ls_status status = LS_OK;
     ls_safetensors *file = NULL;
-    const char *text;
+    uint64_t seed = fallback;
     LS_TRY(ls_safetensors_open(&file, path));
-    text = ls_safetensors_metadata(file, "seed");
-    *ret_seed = text ? strtoull(text, NULL, 10) : fallback;
+    if (ls_safetensors_metadata(file, "seed"))
+        LS_TRY(ls_checkpoint_number(file, path, "seed", &seed));
+    *ret_seed = seed;
 exit:
     ls_safetensors_close(&file);
     return status;
