@@ -32,7 +32,10 @@ static int same_bits(float a, float b)
 
 static void note_error(block_report *report, float x, double error)
 {
-    if (error > 0.5) report->not_rounded++;
+    if (error > 0.5) {
+        if (report->not_rounded < LISTED) report->listed[report->not_rounded] = x;
+        report->not_rounded++;
+    }
     if (!(error <= report->worst)) {
         report->worst = error;
         report->worst_at = x;
@@ -139,6 +142,9 @@ static void show_progress(const block_task *task)
 
 static void merge(block_report *all, const block_report *one)
 {
+    for (uint64_t i = 0; i < one->not_rounded && i < LISTED; i++) {
+        if (all->not_rounded + i < LISTED) all->listed[all->not_rounded + i] = one->listed[i];
+    }
     all->inputs += one->inputs;
     all->by_mpfr += one->by_mpfr;
     all->not_rounded += one->not_rounded;

@@ -36,6 +36,12 @@ static int check_f32(const tested_function *f, uint64_t stride, int threads)
            "(%llu asked of MPFR)\n",
            f->name, (unsigned long long)r.inputs, r.worst, (double)r.worst_at,
            (unsigned long long)r.not_rounded, (unsigned long long)r.by_mpfr);
+    if (r.not_rounded <= LISTED) {
+        for (uint64_t i = 0; i < r.not_rounded; i++) {
+            printf("      not correctly rounded: %s(%a) = %a\n", f->name, (double)r.listed[i],
+                   (double)f->one_f32(r.listed[i]));
+        }
+    }
     int faults = !(r.worst <= f->bound_f32);
     if (faults) printf("%s f32: above its bound of %.4f ULP\n", f->name, f->bound_f32);
     if (r.falls > 0) {
