@@ -1,6 +1,7 @@
 /* record.c - a run's losses, gradients and parameters, kept step by step. */
 #include "oracle/record.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,9 @@ static ls_status remember_begin(void *context, const ls_run *run, const ls_param
     record->dtype = run->dtype;
     record->first_step = first_step;
     record->steps = run->steps - first_step;
+    if (record->steps == 0)
+        LS_FAIL(LS_ERR_INPUT, "--steps %" PRIu64 ": %s; nothing is left to compare", run->steps,
+                run->load ? "the loaded checkpoint stands at that step" : "no step at all");
     record->step = calloc(record->steps + 1, sizeof *record->step);
     if (!record->step)
         LS_FAIL(LS_ERR_MEMORY, "no memory to record %zu steps", (size_t)record->steps);
@@ -104,11 +108,6 @@ void ls_record_destroy(ls_record **record)
     ls_param_table_destroy(&r->table);
     free(r);
     *record = NULL;
-}
-
-uint64_t ls_record_steps(const ls_record *record)
-{
-    return record->steps;
 }
 
 double ls_record_loss(const ls_record *record, uint64_t step)

@@ -4,10 +4,18 @@
 
 #include "oracle/record.h"
 
+/* NaN is worse than any number, and stays the worst. */
+static bool is_worse(double error, double worst)
+{
+    return error > worst || (isnan(error) && !isnan(worst));
+}
+
+/* The largest finite magnitude. */
 static double largest(const double *values, size_t count)
 {
     double most = 0;
-    for (size_t i = 0; i < count; i++) most = fmax(most, fabs(values[i]));
+    for (size_t i = 0; i < count; i++)
+        if (isfinite(values[i])) most = fmax(most, fabs(values[i]));
     return most;
 }
 
@@ -28,8 +36,7 @@ static void worst(double *ret_worst, char name[96], const ls_record *record, voi
         ls_compare_truth(record->dtype, values[i], truth[i], ls_param_elements(param), &error);
         double unit = fmax(floor, largest(truth[i], ls_param_elements(param)));
         double relative = unit > 0 ? error.max_absolute / unit : error.relative;
-        /* Written so that NaN is the worst of all. */
-        if (!(relative <= *ret_worst)) {
+        if (is_worse(relative, *ret_worst)) {
             *ret_worst = relative;
             snprintf(name, 96, "%s", param->name);
         }
@@ -46,8 +53,9 @@ ls_status ls_record_against_truth(const ls_record *record, const ls_record *trut
         truth->table->count != record->table->count)
         LS_FAIL(LS_ERR_INTERNAL, "a record is held against the truth of another run");
     for (uint64_t s = 0; s < record->steps; s++) {
-        double error = fabs(record->step[s].loss - truth->step[s].loss) / fabs(truth->step[s].loss);
-        if (!(error <= result.loss)) result.loss = error;
+        double error = fabs(record->step[s].loss - truth->step[s].loss);
+        if (error != 0) error /= fabs(truth->step[s].loss);
+        if (is_worse(error, result.loss)) result.loss = error;
     }
     if (record->steps) {
         uint64_t last = record->steps - 1;

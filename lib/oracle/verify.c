@@ -113,13 +113,9 @@ ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_wat
     ls_status status = LS_OK;
     verifier v = {.record = record, .beside = watcher};
     ls_watcher compare = {&v, compare_begin, compare_tensor, compare_step};
-    ls_train_result result;
+    ls_train_result result = {0};
 
     LS_TRY(ls_train(run, &compare, &result));
-    if (ret_result)
-        *ret_result = result;
-    else
-        ls_train_result_free(&result);
     /* Equal means that everything was there to be compared, not that nothing was seen. */
     if (v.steps_seen != record->steps || v.tensors_seen != record->steps * record->table->count * 2)
         LS_FAIL(LS_ERR_INTERNAL,
@@ -127,27 +123,36 @@ ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_wat
                 " and %zu",
                 v.steps_seen, v.tensors_seen, record->steps,
                 (size_t)record->steps * record->table->count * 2);
+    if (ret_result) {
+        *ret_result = result;
+        result.rank = NULL;
+    }
     if (v.departed) {
         if (ret_departure) *ret_departure = v.departure;
         status = LS_DIFFERENT;
     }
 exit:
+    ls_train_result_free(&result);
     return status;
 }
 
 void ls_departure_describe(const ls_departure *departure, ls_dtype dtype, char *buffer, size_t size)
 {
     const ls_difference *d = &departure->difference;
-    char ulps[32];
+    char one[40], most[40];
     if (d->ulps == UINT64_MAX)
-        snprintf(ulps, sizeof ulps, "not a number");
+        snprintf(one, sizeof one, "one is NaN");
     else
-        snprintf(ulps, sizeof ulps, "%" PRIu64 " ulp", d->ulps);
+        snprintf(one, sizeof one, "%" PRIu64 " ulp apart", d->ulps);
+    if (d->max_ulps == UINT64_MAX)
+        snprintf(most, sizeof most, "some are NaN on one side");
+    else
+        snprintf(most, sizeof most, "at most %" PRIu64 " ulp", d->max_ulps);
     snprintf(buffer, size,
              "step %" PRIu64
-             ", %s, tensor %s, index [%zu, %zu]: serial %a, here %a (%s apart, %s); %zu "
-             "elements of it differ, at most %" PRIu64 " ulp; %zu tensors differ in all",
+             ", %s, tensor %s, index [%zu, %zu]: serial %a, here %a (%s, %s); %zu elements of it "
+             "differ, %s; %zu tensors differ in all",
              departure->step, departure->phase, departure->tensor, departure->index[0],
-             departure->index[1], d->left, d->right, ulps, ls_dtype_name(dtype), d->count,
-             d->max_ulps, departure->tensors);
+             departure->index[1], d->left, d->right, one, ls_dtype_name(dtype), d->count, most,
+             departure->tensors);
 }

@@ -8,11 +8,11 @@
 typedef struct ls_record ls_record; /* a run's losses, gradients and parameters, step by step */
 
 /* Runs and keeps everything. Memory: 2 * parameters * steps * element size. watcher: may look on,
- * may be NULL. ret_result may be NULL. */
+ * may be NULL. ret_result may be NULL. Errors: the run's; LS_ERR_INPUT when it has no step to do.
+ */
 ls_status ls_record_run(ls_record **ret_record, const ls_run *run, const ls_watcher *watcher,
                         ls_train_result *ret_result) LS_MUST_USE;
 void ls_record_destroy(ls_record **record);
-uint64_t ls_record_steps(const ls_record *record);
 double ls_record_loss(const ls_record *record, uint64_t step);
 
 /* The first place, in order of execution, where a layout's run departs from the record. */
