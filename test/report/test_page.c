@@ -147,6 +147,21 @@ START_TEST(losses_that_are_no_numbers)
 }
 END_TEST
 
+/* Losses that differ in their last bit, or are equal and so large that 1 more is nothing: the axis
+ * has ticks, and they come to an end. */
+START_TEST(losses_that_are_all_but_equal)
+{
+    const double close[][2] = {{5.0, nextafter(5.0, 6.0)}, {1e20, 1e20}, {0.0, 0.0}};
+    for (int i = 0; i < 3; i++) {
+        ls_report *report = make_report("gpt2-nano", 2, close[i], 2, &nothing);
+        char *text = page_of(report);
+        ck_assert(strstr(text, "class=\"grid\"") != NULL);
+        free(text);
+        ls_report_destroy(&report);
+    }
+}
+END_TEST
+
 /* llama-nano: 12 query heads share 4 key/value heads. At tp 6 ranks 1 and 4 hold two of them each:
  * 8 parts in a key matrix; at tp 4 each rank holds one. Counts the parts of one drawing. */
 START_TEST(shared_heads)
@@ -186,6 +201,7 @@ int main(void)
     tcase_add_test(all, bad_folders);
     tcase_add_test(all, foreign_text);
     tcase_add_test(all, losses_that_are_no_numbers);
+    tcase_add_test(all, losses_that_are_all_but_equal);
     tcase_add_test(all, shared_heads);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);

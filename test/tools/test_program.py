@@ -78,6 +78,15 @@ def checkpoints(program, checks):
                        "half.safetensors", "--no-truth")
     checks.that(done.status == 0 and p.last_line(done.out) ==
                 "verify: 1 layouts, 1 bit-exact, 0 different", f"verify from a checkpoint\n{done}")
+    done = program.run("verify", "--steps", "3", "--tp", "3", "--load", "half.safetensors")
+    checks.that(done.status == 2 and "--steps 3: " in done.err and "nothing is left" in done.err,
+                f"nothing to compare is not equal\n{done}")
+    # The seed that is told is the one that was drawn from.
+    program.run("train", "--steps", "1", "--seed", "77", "--save", "seeded.safetensors")
+    for command in ("train", "verify"):
+        done = program.run(command, "--steps", "2", "--tp", "2", "--load", "seeded.safetensors",
+                           "--json")
+        checks.that(json.loads(done.out)["seed"] == 77, f"the checkpoint's seed\n{done}")
 
 
 def as_json(program, checks):

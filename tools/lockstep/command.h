@@ -18,10 +18,4 @@ typedef struct command_spec {
 ls_status train_command(const command_spec *command, int argc, const char *const *argv);
 ls_status verify_command(const command_spec *command, int argc, const char *const *argv);
 
-/* Set to 1 by Ctrl-C (and by a polite request to end); for ls_world_options.stop. */
-extern volatile int stop_wanted;
-
-/* LS_ERR_IO when something that was printed did not arrive. */
-ls_status finish_output(void);
-
 #endif

@@ -22,7 +22,7 @@ void print_truth(FILE *file, const ls_report_baseline *baseline);
  * reference, NULL without memory. */
 json_t *json_number(double value);
 json_t *json_step(const ls_step *step);
-json_t *json_run(const settings *s, const ls_report *report, const char *name);
+json_t *json_run(const ls_report *report, const char *name);
 json_t *json_layout(const ls_layout *layout);
 json_t *json_result(const ls_train_result *result);
 json_t *json_baseline(const ls_report_baseline *baseline);

@@ -52,20 +52,18 @@ static json_t *json_config(const ls_config *config)
     return object;
 }
 
-json_t *json_run(const settings *s, const ls_report *report, const char *name)
+json_t *json_run(const ls_report *report, const char *name)
 {
-    const ls_run *run = &s->run;
-    char warning_text[128];
-    ls_engine_describe(run->engine, warning_text, sizeof warning_text);
+    const ls_run *run = &report->common;
     json_t *contract =
         json_pack("{s:s, s:s}", "name", ls_contract_name(), "digest", ls_contract_digest());
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:s, s:o}",
                      "command", name, "command_line", report->command, "version", LOCKSTEP_VERSION,
                      "contract", contract, "model", json_config(&run->config), "parameters",
                      json_u64(ls_param_table_elements(report->table)), "text",
-                     ls_show(s->text_name), "text_bytes", json_u64(s->text.count), "dtype",
-                     s->dtype == 1 ? "f64" : "f32", "isa", ls_isa_name(ls_isa_current()), "seed",
-                     json_u64(run->seed), "steps", json_u64(run->steps), "batch",
+                     ls_show(report->text_name), "text_bytes", json_u64(run->text->count), "dtype",
+                     run->dtype == LS_F64 ? "f64" : "f32", "isa", ls_isa_name(ls_isa_current()),
+                     "seed", json_u64(run->seed), "steps", json_u64(run->steps), "batch",
                      json_u64(run->batch), "optimizer",
                      run->optimizer == LS_ADAMW ? "adamw" : "sgd", "lr", json_number(run->lr));
 }

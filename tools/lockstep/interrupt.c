@@ -3,8 +3,6 @@
 #include <signal.h>
 #include <string.h>
 
-#include "command.h"
-
 volatile int stop_wanted = 0;
 static volatile sig_atomic_t came = 0;
 

@@ -83,7 +83,8 @@ exit:
     return status;
 }
 
-ls_status finish_output(void)
+/* LS_ERR_IO when something that was printed did not arrive. */
+static ls_status finish_output(void)
 {
     ls_status status = LS_OK;
     errno = 0;

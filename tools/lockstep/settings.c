@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "builtin_text.h"
+#include "interrupt.h"
 #include "machine.h"
 
 static const char *const engines[] = {"portable", "openblas", NULL};

@@ -14,7 +14,7 @@ typedef struct onlooker {
     json_t *steps; /* NULL without --json */
     uint64_t last;
     const settings *settings;
-    const ls_report *report;
+    ls_report *report;
 } onlooker;
 
 static ls_status on_begin(void *context, const ls_run *run, const ls_param_table *table,
@@ -23,6 +23,7 @@ static ls_status on_begin(void *context, const ls_run *run, const ls_param_table
     onlooker *o = context;
     (void)table;
     o->last = run->steps;
+    o->report->common.seed = run->seed; /* a loaded checkpoint may bring its own */
     settings_warn(o->settings);
     print_run(o->out, o->settings, o->report, &run->layout);
     if (first_step > 0) fprintf(o->out, "goes on from step %llu\n", (unsigned long long)first_step);
@@ -68,7 +69,7 @@ static ls_status print_train_json(const settings *s, const ls_report *report, js
     const ls_report_run *run = &report->runs[0];
     char engine[128];
     ls_engine_describe(run->engine, engine, sizeof engine);
-    json_t *object = json_run(s, report, "train");
+    json_t *object = json_run(report, "train");
     json_t *layout = s->run.serial ? json_null() : json_layout(&run->layout);
     json_t *more =
         json_pack("{s:o, s:s, s:s, s:O}", "layout", layout, "engine", ls_engine_name(run->engine),

@@ -30,6 +30,7 @@ static ls_status on_begin(void *context, const ls_run *run, const ls_param_table
     (void)table;
     if (v->begun) return LS_OK;
     v->begun = true;
+    v->report->common.seed = run->seed; /* a loaded checkpoint may bring its own */
     settings_warn(s);
     print_run(v->out, s, v->report, v->sweep.count == 1 ? &v->sweep.layouts[0] : NULL);
     fprintf(v->out, "compare %zu layouts, %llu steps: every loss, gradient and parameter\n\n", runs,
@@ -125,11 +126,11 @@ exit:
     return status;
 }
 
-static ls_status print_verify_json(const settings *s, const ls_report *report)
+static ls_status print_verify_json(const ls_report *report)
 {
     size_t equal, different;
     ls_report_count(report, &equal, &different);
-    json_t *object = json_run(s, report, "verify");
+    json_t *object = json_run(report, "verify");
     json_t *baselines = json_array(), *layouts = json_array();
     for (size_t i = 0; i < report->n_baselines; i++)
         json_array_append_new(baselines, json_baseline(&report->baselines[i]));
@@ -186,7 +187,7 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
     LS_TRY(verify_all(&v));
     ls_report_count(v.report, &equal, &different);
     if (page != NULL) LS_TRY(ls_page_commit(page, v.report));
-    if (s.json) LS_TRY(print_verify_json(&s, v.report));
+    if (s.json) LS_TRY(print_verify_json(v.report));
     fprintf(v.out, "verify: %zu layouts, %zu bit-exact, %zu different\n", equal + different, equal,
             different);
     if (different > 0) status = LS_DIFFERENT;
