@@ -27,7 +27,8 @@ typedef struct ls_kv_sharing {
 } ls_kv_sharing;
 
 /* Finds who shares which kv heads and makes their groups; every member of tp calls it together.
- * Memory from `arena`. Collective: one split per shared kv head. */
+ * Memory from `arena`. Collective: one split per shared kv head. Errors: LS_ERR_MEMORY, those of
+ * ls_group_split. */
 LS_API ls_status ls_kv_sharing_create(ls_group *tp, const ls_cut *heads, size_t kv_heads,
                                       ls_arena *arena, ls_kv_sharing *ret_sharing) LS_MUST_USE;
 
@@ -46,16 +47,18 @@ typedef struct ls_attention_block {
     const ls_real *w_k, *b_k; /* D x K_r w                                     */
     const ls_real *w_v, *b_v;
     const ls_real *w_o, *b_o; /* H_r w x D; D                                  */
-    ls_real *dw_q, *db_q, *dw_k, *db_k, *dw_v, *db_v, *dw_o, *db_o; /* gradients, shapes alike */
+    /* gradients, shapes alike; NULL: not wanted */
+    ls_real *dw_q, *db_q, *dw_k, *db_k, *dw_v, *db_v, *dw_o, *db_o;
 } ls_attention_block;
 
-/* What the forward pass keeps: q, o tokens x H_r w (after rotary); k, v tokens x K_r w; P B x H_r x
- * S x S. */
+/* What the forward pass keeps: q (after rotary) and o, tokens x H_r w; k (after rotary) and v,
+ * tokens x K_r w; P, before dropout, B x H_r x S x S. */
 #define ls_attention_kept LS_TYPED(ls_attention_kept)
 typedef struct ls_attention_kept {
     ls_real *q, *k, *v, *P, *o;
 } ls_attention_kept;
 
+/* Takes the kept arrays, for B sequences of S tokens, from `arena`. */
 #define ls_attention_keep LS_TYPED(ls_attention_keep)
 LS_API ls_status ls_attention_keep(const ls_tensor_parallel *tp, const ls_attention_block *block,
                                    size_t B, size_t S, ls_arena *arena,
@@ -69,7 +72,9 @@ LS_API ls_status ls_attention_block_forward(const ls_tensor_parallel *tp,
                                             const ls_attention_kept *kept, const ls_real *x,
                                             const ls_batch *batch) LS_MUST_USE;
 
-/* 1 all-reduce, and 2 per shared kv head: of dK and of dV. */
+/* dx, dy: tokens x D, the same on every member; x, batch: those of the forward pass. Overwrites the
+ * gradients. Elements per all-reduce: nodes * tokens * D for dx; nodes * tokens * w for dK and as
+ * many for dV of each shared kv head, nodes of a tree over its `group` query heads. */
 #define ls_attention_block_backward LS_TYPED(ls_attention_block_backward)
 LS_API ls_status ls_attention_block_backward(const ls_tensor_parallel *tp,
                                              const ls_attention_block *block, ls_real *dx,

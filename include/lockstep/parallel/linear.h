@@ -1,8 +1,7 @@
 /* linear.h - the column-parallel and the row-parallel linear layer (arXiv 1909.08053, section 3).
  *
  *     column:  Y_r = X W_r + b_r           W cut by columns; X whole, Y cut
- *     row:     Y   = sum_r X_r W_r + b     W cut by rows; X cut, Y whole; the bias added once,
- * after the sum
+ *     row:     Y   = sum_r X_r W_r + b     W cut by rows; X cut, Y whole; b once, after the sum
  *
  * tokens: axis of the rows of X and Y, one granule per sequence. Weights are in x out, row-major; a
  * shard is contiguous. Weight gradients sum over the tokens (rule 9) and need no communication. */

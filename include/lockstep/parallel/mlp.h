@@ -24,14 +24,15 @@ typedef struct ls_mlp {
     ls_activation_kind activation;
     ls_mlp_cut cut;
     size_t D;
-    ls_cut ff;                                            /* the feed-forward width               */
-    ls_cut model;                                         /* row-first: D by heads; else not read */
-    const ls_real *w_gate;                                /* SwiGLU: D x F_r; else NULL           */
-    const ls_real *w_up;                                  /* D x F_r (row-first: D_r x F)         */
-    const ls_real *b_up;                                  /* F_r (row-first: F) or NULL           */
-    const ls_real *w_down;                                /* F_r x D                              */
-    const ls_real *b_down;                                /* D or NULL                            */
-    ls_real *dw_gate, *dw_up, *db_up, *dw_down, *db_down; /* gradients, shapes alike */
+    ls_cut ff;             /* the feed-forward width               */
+    ls_cut model;          /* row-first: D by heads; else not read */
+    const ls_real *w_gate; /* SwiGLU: D x F_r; else NULL           */
+    const ls_real *w_up;   /* D x F_r (row-first: D_r x F)         */
+    const ls_real *b_up;   /* F_r (row-first: F) or NULL           */
+    const ls_real *w_down; /* F_r x D                              */
+    const ls_real *b_down; /* D or NULL                            */
+    /* gradients, shapes alike; NULL: not wanted */
+    ls_real *dw_gate, *dw_up, *db_up, *dw_down, *db_down;
 } ls_mlp;
 
 /* What the forward pass keeps, each tokens x F_r (row-first: up is tokens x F): the inputs of the

@@ -19,7 +19,7 @@ LS_API size_t ls_legal_tp(const ls_config *config, int *ret_tp, size_t max);
  * "--tp 5: 12 heads cannot be cut into 5 equal parts; use 1, 2, 3, 4, 6 or 12". */
 LS_API ls_status ls_layout_check(const ls_layout *layout, const ls_config *config) LS_MUST_USE;
 
-/* How a model's axes are cut over the tp ranks. Equal shares. */
+/* How a model's axes are cut over the tp ranks, in equal shares. */
 typedef struct ls_cuts {
     ls_cut heads;
     ls_cut ff;
@@ -27,6 +27,7 @@ typedef struct ls_cuts {
     ls_cut model; /* row-first MLP: the model width by heads */
 } ls_cuts;
 
+/* The cuts for a legal tp; their bounds are taken from `arena`. Errors: LS_ERR_MEMORY. */
 LS_API ls_status ls_cuts_create(const ls_config *config, int tp, ls_arena *arena,
                                 ls_cuts *ret_cuts) LS_MUST_USE;
 

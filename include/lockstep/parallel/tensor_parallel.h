@@ -8,7 +8,12 @@
  *
  * Both all-reduces finish a sum over a cut axis: forward over the inputs of the second matrix,
  * backward over the outputs of the first. Each rank hands in the nodes of the sum's tree that its
- * granules make (contract rule 8), so the sum is the serial one. */
+ * granules make (contract rule 8), so the sum is the serial one.
+ *
+ * Of every operation that takes an ls_tensor_parallel: all members of the group call it together.
+ * Outputs are overwritten, and overlap no input unless its comment says so. Errors: LS_ERR_MEMORY,
+ * those of ls_gemm, and where something is sent those of collectives.h; outputs are then undefined.
+ */
 #ifndef LS_PARALLEL_TENSOR_PARALLEL_H
 #define LS_PARALLEL_TENSOR_PARALLEL_H
 
@@ -44,9 +49,10 @@ static inline ls_axis ls_cut_held(const ls_cut *cut, int member)
  *
  * where each member has the terms of its own granules: first the local products, one per node of
  * its forest, then one all-reduce. This is g forward (X_r W_r, summed) and f backward (dY_r W_r^T,
- * summed). terms: as in ls_gemm_fused over the granules held, op(A) = A; tb for all. c: extent(m) x
- * extent(n), contiguous; the same bits on every member. Summation order: the tree of k, whatever
- * the number of members. Cost: the products, 1 all-reduce of nodes * extent(m) * extent(n). */
+ * summed). terms: 1 to 3, as in ls_gemm_fused over the granules held, op(A) = A; tb for all. c:
+ * extent(m) x extent(n), contiguous; the same bits on every member. Summation order: the tree of k,
+ * whatever the number of members. Cost: the products, 1 all-reduce of nodes * extent(m) *
+ * extent(n). */
 #define ls_reduced_product LS_TYPED(ls_reduced_product)
 LS_API ls_status ls_reduced_product(const ls_tensor_parallel *tp, ls_trans tb, ls_axis m, ls_axis n,
                                     const ls_cut *k, const ls_gemm_term *terms, size_t n_terms,
