@@ -6,7 +6,7 @@
  * norm's shift (1, 0, ...), so every token's logits are z. Five rows, spread over the ranks, have
  * z_v = -k for k = 1, 2, 3, 4, 7; z_0 makes the sum of exponentials 1; all else is far below. So a
  * target in row `row_of_loss[k]` costs k. */
-enum { V = 300, S = 101 };
+enum { V = 300, MOST_TOKENS = 102 };
 
 static const int32_t row_of_loss[8] = {-1, 40, 299, 130, 200, -1, -1, 75};
 
@@ -22,7 +22,7 @@ static known_loss known_loss_begin(void)
     known_loss k = {NULL, NULL, {0}};
     config.layers = 1;
     config.heads = config.kv_heads = config.d_model = config.d_ff = 12;
-    config.seq = S;
+    config.seq = MOST_TOKENS;
     config.vocab = V;
     config.tied = false;
     config.dropout = 0;
@@ -67,7 +67,7 @@ static const example examples[] = {
     {"five targets of 1 and one of 7 (mean of means: 4)", 2, {5, 1}, {1, 7}, 2},
     {"1, 2, 3, 4 targets (in pairs: 2.62, alone: 2.5)", 4, {1, 2, 3, 4}, {1, 2, 3, 4}, 3},
     {"a sequence without targets (0 / 0: NaN; as a mean of 0: 1.5)", 2, {3, 0}, {3, 1}, 3},
-    {"half of the tokens ignored (over all rows: 1.5)", 1, {50}, {3}, 3},
+    {"one of six tokens ignored (over all rows: 2.5)", 1, {5}, {3}, 3},
     {"no target at all", 3, {0, 0, 0}, {1, 2, 3}, 0},
 };
 enum { EXAMPLES = sizeof examples / sizeof examples[0] };
@@ -75,9 +75,9 @@ enum { EXAMPLES = sizeof examples / sizeof examples[0] };
 typedef struct job {
     const known_loss *known;
     const example *example;
-    size_t micro; /* sequences of a micro-batch */
+    size_t S, micro; /* tokens of a sequence, sequences of a micro-batch */
     bool gathered;
-    int32_t tokens[MOST_SEQUENCES * S], targets[MOST_SEQUENCES * S];
+    int32_t tokens[MOST_SEQUENCES * MOST_TOKENS], targets[MOST_SEQUENCES * MOST_TOKENS];
     ls_real loss[MOST_RANKS];
     int64_t valid[MOST_RANKS];
     double dhead[V];           /* gradient of the entries that meet the shift, put together */
@@ -87,10 +87,10 @@ typedef struct job {
 static ls_batch micro_batch(const job *j, size_t first)
 {
     ls_batch batch = {.B = j->micro,
-                      .S = S,
+                      .S = j->S,
                       .first = first,
-                      .tokens = j->tokens + first * S,
-                      .targets = j->targets + first * S};
+                      .tokens = j->tokens + first * j->S,
+                      .targets = j->targets + first * j->S};
     return batch;
 }
 
@@ -119,7 +119,7 @@ static ls_status weighting_rank(ls_rank *rank, void *argument)
 
     setup.gathered_loss = j->gathered;
     LS_TRY(model_begin(&m, ls_rank_world_group(rank), j->known->table, setup, j->known->values,
-                       j->micro, S));
+                       j->micro, j->S));
     for (size_t first = 0; first < j->example->B; first += j->micro) {
         ls_batch batch = micro_batch(j, first);
         LS_TRY(ls_stage_forward(m.stage, m.micro_batch, &batch, NULL, NULL));
@@ -143,9 +143,13 @@ exit:
 
 static void fill(job *j)
 {
-    for (size_t t = 0; t < MOST_SEQUENCES * S; t++) {
-        size_t b = t / S, s = t % S;
-        bool counts = b < j->example->B && s >= b && s < b + j->example->counts[b];
+    j->S = 0;
+    for (size_t b = 0; b < j->example->B; b++)
+        if (j->S < b + j->example->counts[b] + 1) j->S = b + j->example->counts[b] + 1;
+    ck_assert_uint_le(j->S, MOST_TOKENS);
+    for (size_t t = 0; t < j->example->B * j->S; t++) {
+        size_t b = t / j->S, s = t % j->S;
+        bool counts = s >= b && s < b + j->example->counts[b];
         j->tokens[t] = (int32_t)(t * 7 % V);
         j->targets[t] = counts ? row_of_loss[j->example->costs[b]] : LS_IGNORE;
     }
