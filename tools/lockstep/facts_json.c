@@ -121,13 +121,19 @@ json_t *json_baseline(const ls_report_baseline *baseline)
                      truth, "result", json_result(&baseline->result));
 }
 
+/* No distance where one side is NaN. */
+static json_t *json_ulps(uint64_t ulps)
+{
+    return ulps == UINT64_MAX ? json_null() : json_u64(ulps);
+}
+
 static json_t *json_departure(const ls_departure *d)
 {
     return json_pack("{s:o, s:s, s:s, s:[o, o], s:o, s:o, s:o, s:o, s:o, s:o}", "step",
                      json_u64(d->step), "phase", d->phase, "tensor", d->tensor, "index",
                      json_u64(d->index[0]), json_u64(d->index[1]), "serial",
                      json_hex(d->difference.left), "here", json_hex(d->difference.right), "ulps",
-                     json_u64(d->difference.ulps), "max_ulps", json_u64(d->difference.max_ulps),
+                     json_ulps(d->difference.ulps), "max_ulps", json_ulps(d->difference.max_ulps),
                      "elements", json_u64(d->difference.count), "tensors", json_u64(d->tensors));
 }
 

@@ -1,5 +1,6 @@
 #include "settings.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,9 @@ static const char *const mlp_cuts[] = {"column_first", "row_first", NULL};
 
 static void add(settings *s, const command_spec *command, int marks, ls_option option)
 {
-    if ((command->mark & marks) != 0 && s->n_options < MAX_OPTIONS)
-        s->options[s->n_options++] = option;
+    if ((command->mark & marks) == 0) return;
+    assert(s->n_options < MAX_OPTIONS);
+    s->options[s->n_options++] = option;
 }
 
 /* The whole table, a line per option. */
