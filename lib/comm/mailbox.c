@@ -22,8 +22,8 @@ static void append(ls_mailbox *box, ls_message *send)
     box->last = send;
 }
 
-/* Puts `other` (NULL: nothing) where `send` is; false when it is not there. */
-static bool exchange(ls_mailbox *box, const ls_message *send, ls_message *other)
+/* Takes `send` out of the list; false when it is not there. */
+static bool take_out(ls_mailbox *box, const ls_message *send)
 {
     ls_message *before = NULL, *at = box->first;
     while (at != NULL && at != send) {
@@ -31,14 +31,11 @@ static bool exchange(ls_mailbox *box, const ls_message *send, ls_message *other)
         at = at->next;
     }
     if (at == NULL) return false;
-    ls_message *after = at->next;
-    if (other != NULL) other->next = after;
-    ls_message *follows = other != NULL ? other : after;
     if (before != NULL)
-        before->next = follows;
+        before->next = at->next;
     else
-        box->first = follows;
-    if (after == NULL) box->last = other != NULL ? other : before;
+        box->first = at->next;
+    if (box->last == at) box->last = before;
     return true;
 }
 
@@ -79,7 +76,7 @@ static ls_message *claim_send(ls_mailbox *box, const ls_message *receive)
 {
     for (ls_message *send = box->first; send != NULL; send = send->next) {
         if (!belong_together(send, receive)) continue;
-        exchange(box, send, NULL);
+        take_out(box, send);
         atomic_store(&send->state, LS_MESSAGE_CLAIMED);
         if (is_left_behind(send)) offer_room(box, send->sender);
         return send;
@@ -136,7 +133,9 @@ bool ls_mailbox_replace(ls_team *team, int receiver, ls_message *send, ls_messag
 {
     ls_mailbox *box = &team->mailboxes[receiver];
     pthread_mutex_lock(&box->mutex);
-    bool done = exchange(box, send, copy);
+    /* At the end: the sender stood waiting with it, so it has sent nothing since. */
+    bool done = take_out(box, send);
+    if (done) append(box, copy);
     pthread_mutex_unlock(&box->mutex);
     return done;
 }
@@ -148,7 +147,7 @@ void ls_mailbox_withdraw(ls_team *team, int receiver, ls_message *half)
     if (box->wanted == half)
         box->wanted = NULL;
     else
-        exchange(box, half, NULL);
+        take_out(box, half);
     bool claimed = atomic_load(&half->state) == LS_MESSAGE_CLAIMED;
     pthread_mutex_unlock(&box->mutex);
     while (claimed && atomic_load(&half->state) == LS_MESSAGE_CLAIMED) sched_yield();

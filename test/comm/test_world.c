@@ -60,7 +60,9 @@ typedef struct plan {
     ls_status status; /* with what */
     int silent;       /* without recording a text */
     ls_status seen[300];
-    ls_status later[300];
+    ls_status later[300];   /* of a barrier */
+    ls_status alone[300];   /* of a call in a group of one, which waits for nobody */
+    ls_status to_rank[300]; /* of a send that could be left behind */
     char text[300][256];
 } plan;
 
@@ -71,7 +73,8 @@ static ls_status fail_at_step_5(ls_rank *rank, void *argument)
     ls_status status = LS_OK;
     plan *p = argument;
     int r = ls_rank_index(rank);
-    ls_group *world = ls_rank_world_group(rank);
+    ls_group *world = ls_rank_world_group(rank), *self = NULL;
+    LS_TRY(ls_group_split(world, r, 0, "self", &self));
     for (int step = 1; step <= 5; step++) {
         if (step == 5 && r == p->rank) {
             if (p->silent) return p->status;
@@ -82,7 +85,11 @@ static ls_status fail_at_step_5(ls_rank *rank, void *argument)
 exit:
     p->seen[r] = status;
     snprintf(p->text[r], sizeof p->text[r], "%.200s", ls_error_text());
-    if (r != p->rank) p->later[r] = ls_barrier(world);
+    if (r != p->rank) {
+        p->later[r] = ls_barrier(world);
+        p->alone[r] = ls_barrier(self);
+        p->to_rank[r] = ls_send(world, p->rank, 0, &r, 1, LS_I32);
+    }
     return status;
 }
 
@@ -92,6 +99,8 @@ static void expect_all_gave_up(const plan *p, int n_ranks, ls_status status)
         if (r == p->rank) continue;
         ck_assert_int_eq(p->seen[r], status);
         ck_assert_int_eq(p->later[r], status);
+        ck_assert_int_eq(p->alone[r], status);
+        ck_assert_int_eq(p->to_rank[r], status);
     }
 }
 
@@ -101,7 +110,8 @@ START_TEST(first_failure_is_reported)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         static plan p;
         p = (plan){.rank = sizes[i] / 2, .status = LS_ERR_IO};
-        const char *text = run_badly(sizes[i], NULL, fail_at_step_5, &p, LS_ERR_IO);
+        ls_world_options options = {.channel_capacity = 1};
+        const char *text = run_badly(sizes[i], &options, fail_at_step_5, &p, LS_ERR_IO);
         char expected[64];
         snprintf(expected, sizeof expected, "rank %d: step 5: no more rice", p.rank);
         ck_assert_str_eq(text, expected);
@@ -214,6 +224,21 @@ exit:
     return status;
 }
 
+/* Rank 0 is at work and never asks: those who wait must look at the flag themselves. */
+static ls_status be_deaf(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    _Atomic int *others = argument;
+    if (ls_rank_index(rank) == 0) {
+        for (int i = 0; i < 20000 && atomic_load(others) < 2; i++) ls_clock_sleep_ns(1000000);
+    } else {
+        status = ls_barrier(ls_rank_world_group(rank));
+        EXPECT(status == LS_ERR_INTERRUPTED, "status %d", (int)status);
+        atomic_fetch_add(others, 1);
+    }
+    return status;
+}
+
 START_TEST(stop_flag_interrupts_all)
 {
     ls_world_options options = {.stop = &stop};
@@ -224,7 +249,12 @@ START_TEST(stop_flag_interrupts_all)
     ck_assert_str_eq(run_badly(5, &options, wait_for_interrupt, seen, LS_ERR_INTERRUPTED),
                      "interrupted");
     for (int r = 0; r < 5; r++) ck_assert_int_eq(seen[r], LS_ERR_INTERRUPTED);
-    /* All waiting, nobody computing: sleepers look at the flag themselves. */
+    _Atomic int others = 0;
+    __atomic_store_n(&stop, 0, __ATOMIC_RELAXED);
+    alarm(1);
+    run_badly(3, &options, be_deaf, &others, LS_ERR_INTERRUPTED);
+    ck_assert_int_eq(others, 2);
+    /* Set before the beginning. */
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     run_badly(5, &options, wait_for_interrupt, seen, LS_ERR_INTERRUPTED);
     for (int r = 0; r < 5; r++) ck_assert_int_eq(seen[r], LS_ERR_INTERRUPTED);
