@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""What tools/run and tools/test do where something is missing: test_setup.py ROOT
+
+In a place with nothing but a shell's usual tools and one package manager, made up here: without the
+right to install they print the exact command and end with 2; with it they run that command.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from program import Checks
+
+ROOT = sys.argv[1]
+USUAL = ["sh", "dirname", "basename", "sed", "tail", "head", "cat", "tr", "mkdir", "rm", "grep", "date",
+         "env", "wc", "sort", "find", "mv"]
+MANAGERS = {
+    "apt-get": ("apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y "
+                "--no-install-recommends gcc libc6-dev meson ninja-build pkg-config libjansson-dev "
+                "libssl-dev libopenblas-dev", " check libmpfr-dev g++ binutils"),
+    "dnf": ("dnf install -y gcc glibc-devel meson ninja-build pkgconf-pkg-config jansson-devel "
+            "openssl-devel openblas-devel", " check-devel mpfr-devel gcc-c++ binutils"),
+    "apk": ("apk add --no-cache gcc musl-dev meson ninja pkgconf jansson-dev openssl-dev openblas-dev",
+            " check-dev mpfr-dev g++ binutils"),
+}
+
+
+def make_place(folder, manager, user):
+    tools = os.path.join(folder, "source", "tools")
+    shutil.copytree(os.path.join(ROOT, "tools"), tools)
+    bin_folder = os.path.join(folder, "bin")
+    os.mkdir(bin_folder)
+    for name in USUAL:
+        os.symlink(shutil.which(name), os.path.join(bin_folder, name))
+    fakes = {"id": f"echo {user}"}
+    if manager:
+        fakes[manager] = f'echo "$0 $@" >>{folder}/called'
+    for name, text in fakes.items():
+        path = os.path.join(bin_folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\n{text}\n")
+        os.chmod(path, 0o755)
+    return tools, bin_folder
+
+
+def run(command, manager, user):
+    """(result, what the package manager was called with)"""
+    with tempfile.TemporaryDirectory() as folder:
+        tools, bin_folder = make_place(folder, manager, user)
+        done = subprocess.run([shutil.which("sh"), os.path.join(tools, command)], cwd="/",
+                              env={"PATH": bin_folder}, capture_output=True, text=True, check=False)
+        called = ""
+        if os.path.exists(os.path.join(folder, "called")):
+            with open(os.path.join(folder, "called"), encoding="utf-8") as file:
+                called = file.read().replace(bin_folder + "/", "")
+        return done, called
+
+
+def main():
+    checks = Checks()
+    for command in ("run", "test"):
+        for manager, (words, more) in MANAGERS.items():
+            words += more if command == "test" else ""
+            done, called = run(command, manager, 1000)
+            what = f"tools/{command}, {manager}: "
+            checks.that(done.returncode == 2 and called == "" and
+                        words in done.stderr.splitlines(), f"{what}{done.stderr}")
+            done, called = run(command, manager, 0)
+            expected = words.replace("DEBIAN_FRONTEND=noninteractive ", "").replace(" && ", "\n")
+            checks.that(called == expected + "\n", f"{what}called {called}")
+            checks.that("installing with" in done.stdout, f"{what}does not say what it installs")
+            # The made-up manager installs nothing: that is noticed.
+            checks.that(done.returncode == 2 and "still missing" in done.stderr,
+                        f"{what}{done.returncode} {done.stderr}")
+        done, _ = run(command, None, 0)
+        checks.that(done.returncode == 2 and "none of" in done.stderr, f"no manager: {done.stderr}")
+        done, _ = run(command, "brew", 1000)
+        checks.that(done.returncode == 2 and "xcode-select --install" in done.stderr,
+                    f"brew without a compiler: {done.stderr}")
+        done = subprocess.run([os.path.join(ROOT, "tools", command), "--help"], cwd="/",
+                              capture_output=True, text=True, check=False)
+        checks.that(done.returncode == 0 and f"tools/{command}" in done.stdout, f"--help: {done}")
+    for words, name in ((["--nonsense"], "--nonsense"), (["a", "b"], "2 arguments"),
+                        (["/nothing/here"], "/nothing/here")):
+        done = subprocess.run([os.path.join(ROOT, "tools", "run"), *words], cwd="/",
+                              capture_output=True, text=True, check=False)
+        checks.that(done.returncode == 2 and len(done.stderr.splitlines()) == 1 and
+                    name in done.stderr, f"tools/run {words}: {done}")
+    checks.finish()
+
+
+if __name__ == "__main__":
+    main()
