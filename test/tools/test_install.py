@@ -39,12 +39,22 @@ def run(command, **more):
 
 
 def flags(pkg_config, folder, prefix, *options):
-    """pkg-config's answer for an installation that was put under another root."""
+    """pkg-config's answer, as a list, for an installation that was put under another root."""
     places = [place for place, _, names in os.walk(folder) if "lockstep.pc" in names]
     env = {**os.environ, "PKG_CONFIG_PATH": os.pathsep.join(
         places + [os.environ.get("PKG_CONFIG_PATH", "")])}
-    return run([pkg_config, f"--define-variable=prefix={folder}{prefix}", *options, "lockstep"],
+    done = run([pkg_config, f"--define-variable=prefix={folder}{prefix}", *options, "lockstep"],
                env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def static_flags(pkg_config, folder, prefix, archive):
+    """The archive itself, so that the linker has no choice, and what it needs: these as shared
+    libraries, because a distribution's static OpenBLAS wants a Fortran compiler beside it."""
+    needed = flags(pkg_config, folder, prefix, "--print-requires-private")
+    more = run([pkg_config, "--libs", *needed]).stdout.split() if needed else []
+    return flags(pkg_config, folder, prefix, "--cflags") + [archive] + more + ["-lm", "-pthread"]
 
 
 def main():
@@ -79,13 +89,11 @@ def main():
             if compiler is None:
                 continue
             for static in (False, True):
-                options = ["--static"] if static else []
-                asked = flags(pkg_config, folder, prefix, "--cflags", "--libs", *options)
-                checks.that(asked.returncode == 0, f"pkg-config: {asked.stderr}")
-                words = asked.stdout.split()
-                if static:  # the archive itself, so that the linker has no choice
+                if static:
                     archive = next(p for n, p in files.items() if n.endswith("/liblockstep.a"))
-                    words = [archive if word == "-llockstep" else word for word in words]
+                    words = static_flags(pkg_config, folder, prefix, archive)
+                else:
+                    words = flags(pkg_config, folder, prefix, "--cflags", "--libs")
                 out = os.path.join(folder, "use")
                 done = run(compiler + language + [path, "-x", "none", "-o", out] + words)
                 what = f"{compiler[0]}, {'static' if static else 'shared'}: "
