@@ -4,10 +4,11 @@
     portability.py ROOT [--all]
 
 Compiles the sources of lib/base and lib/numerics that compute, and portability_bits.c, with each
-compiler found (cc, gcc, clang, the AArch64 cross compiler when qemu-aarch64 can run its programs,
-and the AVX-512 sources through SIMDe when that is there), runs the program once per instruction
-set, and compares the SHA-256 of what it prints. One level per compiler, -O0 for the first and -O3
-for the others; with --all each at -O0, -O1, -O2, -Os and -O3. Status 1 when two differ.
+compiler found (cc, gcc, clang, musl-gcc, the AArch64 cross compiler when qemu-aarch64 can run its
+programs, and the AVX-512 sources through SIMDe when that is there), runs the program once per
+instruction set, and compares the SHA-256 of what it prints. One level per compiler, -O0 for the
+first and -O3 for the others; with --all each at -O0, -O1, -O2, -Os and -O3. Status 1 when two
+differ.
 """
 import concurrent.futures
 import hashlib
@@ -67,7 +68,7 @@ def sets_of(cpu):
 
 def targets():
     found, seen = [], set()
-    for name in ("cc", "gcc", "clang"):
+    for name in ("cc", "gcc", "clang", "musl-gcc"):
         path = shutil.which(name)
         if path is None or os.path.realpath(path) in seen:
             continue
