@@ -14,7 +14,7 @@ START_TEST(every_degree_is_serial)
     ls_config config = parallel_config((size_t)_i / 2);
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
     ls_batch batch = tiny_batch(&ids, config.vocab);
-    double *values = fixture_noise(f.table), squares = NAN;
+    double *values = fixture_noise(f.table), squares = (double)NAN;
     ls_real loss = fixture_gradients(&f, &batch);
     ck_assert_int_eq(ls_serial_squares(f.serial, &squares), LS_OK);
     ck_assert(loss > 0 && squares > 0);

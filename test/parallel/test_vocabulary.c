@@ -127,7 +127,7 @@ END_TEST
  * wherever the label is; its gradient is +0. */
 START_TEST(padding_takes_no_part)
 {
-    static const ls_real z[] = {0.5, -1, 2, 0.25, 1, 1e30f};
+    static const ls_real z[] = {0.5, -1, 2, 0.25, 1, (ls_real)1e30};
     const ls_real zero = 0;
     double sum = 0;
     for (int v = 0; v < 5; v++) sum += exp((double)z[v]);
