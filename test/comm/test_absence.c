@@ -191,7 +191,7 @@ exit:
 
 START_TEST(abort_in_the_middle_of_copying)
 {
-    for (int round = 0; round < 120; round++)
+    for (int round = 0; round < 120 / FEWER; round++)
         ck_assert_str_eq(run_badly(5, NULL, fail_in_the_middle, &round, LS_ERR_IO), "rank 4: now");
 }
 END_TEST

@@ -270,8 +270,8 @@ static ls_status fail_in_the_middle(ls_rank *rank, void *argument)
     memset(in, 0x11, n * sizeof *in);
     ls_clock_sleep_ns(1000000);
     size_t others = 0;
-    for (size_t i = 0; i < n * sizeof *in; i++) others += ((unsigned char *)in)[i] != 0x11;
-    EXPECT(others == 0, "%zu bytes written after the call had failed", others);
+    for (size_t i = 1; i < n; i++) others += memcmp(&in[i], &in[0], sizeof *in) != 0;
+    EXPECT(others == 0, "%zu elements written after the call had failed", others);
     free(in);
     free(out);
 exit:
@@ -280,7 +280,7 @@ exit:
 
 START_TEST(abort_in_the_middle_of_copying)
 {
-    for (int round = 0; round < 100; round++)
+    for (int round = 0; round < 100 / FEWER; round++)
         for (int k = 0; k < 2; k++) {
             crash c = {round, 0};
             ck_assert_str_eq(run_badly(4, &CAPACITIES[k], fail_in_the_middle, &c, LS_ERR_IO),

@@ -256,10 +256,10 @@ static void go_through_counts(const ls_world_options *options, int groups)
         size_t n = (size_t)RANK_COUNTS[p];
         size_t counts[] = {0, 1, n - 1, n, n + 1, 7, 13, 97, 1009};
         /* All five types on a few numbers of ranks, one elsewhere: F32 or I64. */
-        bool all = options == NULL && (n == 1 || n == 3 || n == 4);
+        bool all = options == NULL && FEWER == 1 && (n == 1 || n == 3 || n == 4);
         grid g = {counts, sizeof counts / sizeof counts[0], ALL_DTYPES, all ? 5 : 1, groups};
         if (!all && n % 2 == 0) g.dtypes = ALL_DTYPES + 3;
-        if (options != NULL) g.n_counts = 5;
+        if (options != NULL || FEWER > 1) g.n_counts = 5;
         run_well(RANK_COUNTS[p], options, go_through, &g);
     }
 }
