@@ -254,6 +254,8 @@ static size_t show_forests(void)
     if (leaves > DRAWN) return total;
     memset(rows, ' ', sizeof rows);
     draw(rows, 0, leaves);
+    printf("\nT(%zu): a number is the rank that finishes a node alone, * where the collective adds",
+           leaves);
     for (size_t i = 0; i < leaves; i++) printf("%s%3zu ", i ? "" : "\nleaf  ", i);
     for (int d = 0; d < DEPTH && memchr(rows[d], '[', 4 * leaves); d++)
         printf("\n      %.*s", (int)(4 * leaves), rows[d]);

@@ -5,7 +5,7 @@
 # where everything is found, nothing is installed and no right to install is needed.
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P) || exit 2
-build=$root/build/release
+build=$root/build
 
 say() { printf '%s\n' "lockstep: $*"; }
 stop() {
@@ -149,26 +149,26 @@ cores() {
 
 configure() { # "tests" or ""
     check_meson
-    # A folder that was copied or moved with its build folder is configured anew.
-    if [ -d "$build" ] && [ "$(cat "$build/source-folder" 2>/dev/null)" != "$root" ]; then
-        rm -rf "$build"
-    fi
     tests=false
     [ "$1" != tests ] || tests=true
-    mkdir -p "$root/build"
-    if [ ! -f "$build/build.ninja" ]; then
+    # A folder that was copied or moved with its build folder is configured anew.
+    if [ -f "$build/source-folder" ] && [ "$(cat "$build/source-folder")" != "$root" ]; then
         rm -rf "$build"
-        say "configuring in build/release"
-        log=$root/build/setup.log
-        meson setup --buildtype=release -Dtests=$tests "$build" "$root" >"$log" 2>&1 || {
-            tail -n 20 "$log" >&2
+    fi
+    # What was configured by hand keeps its options.
+    if [ ! -f "$build/build.ninja" ]; then
+        rm -rf "$build"/meson-*
+        mkdir -p "$build"
+        say "configuring in build"
+        meson setup --buildtype=release -Dtests=$tests "$build" "$root" >"$build/setup.log" 2>&1 || {
+            tail -n 20 "$build/setup.log" >&2
             stop "meson could not configure (build/setup.log)"
         }
-        printf '%s\n' "$root" >"$build/source-folder"
     elif [ $tests = true ]; then
         meson configure "$build" -Dtests=true >/dev/null ||
-            stop "meson could not configure build/release"
+            stop "meson could not configure build"
     fi
+    printf '%s\n' "$root" >"$build/source-folder"
 }
 
 compile() { # ninja targets; none: everything

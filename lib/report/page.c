@@ -199,8 +199,8 @@ static void write_memory(FILE *file, const ls_report *report, const ls_report_ru
     enum { MOST = 64 };
     ls_bar bars[MOST + 1];
     size_t n = 0;
-    fputs("<h2>Memory</h2>\n<p>The most bytes a rank held at once, by what they were for. The "
-          "peaks of the categories may fall at different times.</p>\n",
+    fputs("<h2>Memory</h2>\n<p>The most bytes of each category that a rank held. The peaks of two "
+          "categories may fall at different times.</p>\n",
           file);
     if (report->n_baselines > 0 && report->baselines[0].result.rank != NULL) {
         snprintf(bars[n].name, sizeof bars[n].name, "serial");
@@ -245,9 +245,21 @@ static void write_comm_row(FILE *file, const ls_report_run *run, uint64_t steps,
     fprintf(file, "<tr><td>%s</td>", layout);
     for (int op = 0; op < LS_OP_COUNT; op++) {
         if (!used[op]) continue;
-        const ls_comm_count *count = &run->result.rank[0].comm[op];
-        fprintf(file, "<td class=\"n\">%.4g</td>", (double)count->calls / (double)steps);
-        fprintf(file, "<td class=\"n\">%s</td>", ls_bytes_text(count->bytes / steps, text));
+        const ls_comm_count first = run->result.rank[0].comm[op];
+        ls_comm_count least = first, most = first;
+        for (int r = 1; r < run->result.ranks; r++) {
+            const ls_comm_count *count = &run->result.rank[r].comm[op];
+            if (count->calls < least.calls) least.calls = count->calls;
+            if (count->calls > most.calls) most.calls = count->calls;
+            if (count->bytes < least.bytes) least.bytes = count->bytes;
+            if (count->bytes > most.bytes) most.bytes = count->bytes;
+        }
+        fprintf(file, "<td class=\"n\">%.4g", (double)least.calls / (double)steps);
+        if (most.calls > least.calls) fprintf(file, " to %.4g", (double)most.calls / (double)steps);
+        fprintf(file, "</td><td class=\"n\">%s", ls_bytes_text(least.bytes / steps, text));
+        if (most.bytes > least.bytes)
+            fprintf(file, " to %s", ls_bytes_text(most.bytes / steps, text));
+        fputs("</td>", file);
     }
     fputs("</tr>\n", file);
 }
@@ -261,9 +273,12 @@ static void write_collectives(FILE *file, const ls_report *report)
             if (result->rank[0].comm[op].calls > 0) any = used[op] = true;
     }
     if (!any) return;
-    fputs("<h2>Collectives</h2>\n<p>What rank 0 called, per step: how often, and how many bytes it "
-          "handed in.</p>\n<div class=\"scroll\"><table>\n<tr><th>layout</th>",
-          file);
+    fputs(
+        "<h2>Collectives</h2>\n<p>Per rank and step: how many calls, and how many bytes the rank "
+        "handed in. A rank hands in one partial sum per node of the sum's tree that it can finish "
+        "alone, so bytes depend on where its share lies in the tree.</p>\n"
+        "<div class=\"scroll\"><table>\n<tr><th>layout</th>",
+        file);
     for (int op = 0; op < LS_OP_COUNT; op++)
         if (used[op])
             fprintf(file, "<th>%s calls</th><th>bytes</th>", ls_operation_name((ls_operation)op));

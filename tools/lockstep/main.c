@@ -17,7 +17,7 @@ enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_help(FILE *file)
 {
-    fputs("lockstep - every way of splitting a neural network, bit for bit\n\n"
+    fputs("lockstep - a neural network split over many ranks, bit for bit what one thread gives\n\n"
           "usage: lockstep COMMAND [--option value ...]\n\n",
           file);
     for (size_t i = 0; i < COMMANDS; i++)

@@ -29,7 +29,8 @@ static void make_table(settings *s, const command_spec *command)
     ls_config *c = &run->config;
     s->n_options = 0;
 #define ADD(marks, option) add(s, command, marks, option)
-    ADD(FOR_ALL, ls_option_heading("Model"));
+    snprintf(s->heading, sizeof s->heading, "Model (the sizes are those of %s)", ls_show(c->name));
+    ADD(FOR_ALL, ls_option_heading(s->heading));
     ADD(FOR_ALL, ls_option_string("model", &s->model, "NAME|FILE.json",
                                   "gpt2-nano, gpt2-124m, llama-nano, or a file of sizes"));
     ADD(FOR_ALL, ls_option_size("layers", &c->layers, 1, 4000, "N", "transformer layers"));
@@ -192,6 +193,8 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
     LS_TRY(ls_options_parse(s->options, s->n_options, argc, argv, NULL));
     *ret_helped = s->help;
     if (s->help) {
+        /* Without what else was given; but the sizes are those of the model that was named. */
+        LS_TRY(ls_config_load(s->model, &config));
         memset(s, 0, sizeof *s);
         s->model = "gpt2-nano";
         set_defaults(s, &config);

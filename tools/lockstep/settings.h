@@ -24,6 +24,7 @@ typedef struct settings {
     ls_text text;
     int engine, dtype, optimizer, mlp_cut, timeout_s;
     bool help;
+    char heading[128]; /* of the model's options */
     ls_option options[MAX_OPTIONS];
     size_t n_options;
 } settings;

@@ -33,8 +33,8 @@ static ls_status on_begin(void *context, const ls_run *run, const ls_param_table
     v->report->common.seed = run->seed; /* a loaded checkpoint may bring its own */
     settings_warn(s);
     print_run(v->out, s, v->report, v->sweep.count == 1 ? &v->sweep.layouts[0] : NULL);
-    fprintf(v->out, "compare %zu layouts, %llu steps: every loss, gradient and parameter\n\n", runs,
-            (unsigned long long)(run->steps - first_step));
+    fprintf(v->out, "compare %zu layout%s, %llu steps: every loss, gradient and parameter\n\n",
+            runs, runs == 1 ? "" : "s", (unsigned long long)(run->steps - first_step));
     fflush(v->out);
     size_t serial_runs = (s->both_engines ? 2u : 1u) + (s->no_truth ? 0u : 1u);
     ls_progress_begin(&v->progress, stderr, (runs + serial_runs) * (run->steps - first_step));
