@@ -171,7 +171,7 @@ static void write_layouts(FILE *file, const ls_report *report)
 static void write_truth(FILE *file, const ls_report *report)
 {
     char text[96];
-    bool any = false;
+    bool any = false, noise = false;
     for (size_t i = 0; i < report->n_baselines; i++) any |= report->baselines[i].has_truth;
     if (!any) return;
     fputs("<h2>Distance to truth</h2>\n<p>The same training in binary64, serially, with one plain "
@@ -190,8 +190,13 @@ static void write_truth(FILE *file, const ls_report *report)
         fprintf(file, "</td><td>%.2e at ", b->truth.parameter);
         ls_html_text(file, b->truth.parameter_tensor);
         fputs("</td></tr>\n", file);
+        noise |= strstr(b->truth.parameter_tensor, "key.bias") != NULL;
     }
     fputs("</table></div>\n", file);
+    if (noise && report->common.optimizer == LS_ADAMW)
+        fputs("<p class=\"soft\">On paper the gradient of a key's bias is zero; AdamW divides its "
+              "rounding noise by the noise's own size.</p>\n",
+              file);
 }
 
 static void write_memory(FILE *file, const ls_report *report, const ls_report_run *largest)

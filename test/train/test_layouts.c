@@ -79,6 +79,7 @@ START_TEST(llama_with_other_kv_heads)
     for (size_t i = 0; i < sizeof kv_heads / sizeof kv_heads[0]; i++) {
         ls_config config = fixture_config("llama-nano");
         config.layers = 1;
+        config.dropout = 0.1;
         config.kv_heads = kv_heads[i];
         if (i % 2) { /* with biases on keys and values, and one table for both ends */
             config.activation = LS_GELU_TANH;
