@@ -242,6 +242,8 @@ int main(int argc, char **argv)
         ls_options_help(stdout, options, n_options);
         goto exit;
     }
+    if (!ls_engine_available((ls_engine)engine))
+        LS_FAIL(LS_ERR_INPUT, "--gemm openblas: this build has no OpenBLAS; use portable");
     D = heads * HEAD_WIDTH;
     ls_config sizes = {.heads = heads, .d_model = D, .d_ff = F};
     ff = (ls_cut){ls_config_ff_axis(&sizes), ff_bounds};

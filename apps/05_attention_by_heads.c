@@ -279,6 +279,8 @@ int main(int argc, char **argv)
         ls_options_help(stdout, options, n_options);
         goto exit;
     }
+    if (!ls_engine_available((ls_engine)engine))
+        LS_FAIL(LS_ERR_INPUT, "--gemm openblas: this build has no OpenBLAS; use portable");
     LS_TRY(ls_share_check_equal("--kv-heads", K, H, "query heads"));
     if (ranks) LS_TRY(ls_share_check_equal("--ranks", ranks, H, "query heads"));
     D = H * W, group = H / K;

@@ -251,6 +251,8 @@ int main(int argc, char **argv)
         ls_options_help(stdout, options, n_options);
         goto exit;
     }
+    if (!ls_engine_available((ls_engine)engine))
+        LS_FAIL(LS_ERR_INPUT, "--gemm openblas: this build has no OpenBLAS; use portable");
     if (ranks) LS_TRY(ls_share_check_equal("--ranks", ranks, heads, "granules (--heads)"));
     ls_config sizes = {.heads = heads, .vocab = V};
     vocab = (ls_cut){ls_config_vocab_axis(&sizes), bounds};

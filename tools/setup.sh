@@ -160,8 +160,9 @@ configure() { # "tests" or ""
         rm -rf "$build"/meson-*
         mkdir -p "$build"
         say "configuring in build"
-        meson setup --buildtype=release -Dtests=$tests "$build" "$root" >"$build/setup.log" 2>&1 || {
-            tail -n 20 "$build/setup.log" >&2
+        log=$build/setup.log
+        meson setup --buildtype=release -Dtests=$tests "$build" "$root" >"$log" 2>&1 || {
+            tail -n 20 "$log" >&2
             stop "meson could not configure (build/setup.log)"
         }
     elif [ $tests = true ]; then

@@ -126,7 +126,7 @@ START_TEST(distance_to_truth)
     ls_text text = fixture_text();
     ls_run run = small_run(&config, &text), plain = run;
     plain.dtype = LS_F64;
-    plain.engine = LS_ENGINE_PLAIN;
+    plain.engine = ls_engine_available(LS_ENGINE_PLAIN) ? LS_ENGINE_PLAIN : LS_ENGINE_PORTABLE;
     ls_record *record = record_of(&run), *truth = record_of(&plain);
     ls_record_truth result;
     ck_assert_int_eq(ls_record_against_truth(record, truth, &result), LS_OK);

@@ -128,7 +128,7 @@ END_TEST
 
 START_TEST(losses_that_are_no_numbers)
 {
-    const double broken[] = {5.5, INFINITY, 4.5, (double)NAN, -INFINITY};
+    const double broken[] = {5.5, (double)INFINITY, 4.5, (double)NAN, -(double)INFINITY};
     for (size_t n = 0; n <= 5; n++) {
         ls_report *report = make_report("gpt2-nano", 2, broken + (n == 1), n, &nothing);
         char *text = page_of(report);
