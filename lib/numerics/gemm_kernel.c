@@ -26,6 +26,9 @@ static inline __attribute__((always_inline)) void tile(const ls_gemm_tile *t, si
     const size_t b_step = t->b_step, level = t->level, ldc = t->ldc;
     ls_real *stack = t->stack, *c = t->c;
 
+    if (c) /* written at the end, so asked for now */
+        for (size_t i = 0; i < TILE_ROWS; i++) __builtin_prefetch(c + i * ldc, 1);
+
     for (size_t s = 0; s < t->n_steps; s++) {
         vec acc[TILE_ROWS][TILE_VECS];
         FOR_TILE_ROWS FOR_TILE_VECS acc[i][v] = vec_zero();

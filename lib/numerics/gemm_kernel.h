@@ -18,15 +18,16 @@
 /* What one call of a kernel works on: a tile of C and a run of leaves of its k axis. */
 #define ls_gemm_tile LS_TYPED(ls_gemm_tile)
 typedef struct ls_gemm_tile {
-    const ls_real *a, *b; /* panels, at the first k of the run */
-    size_t b_step; /* elements from one k to the next in b: cols, or more where B is not packed */
+    const ls_real *a, *b; /* panels, at the first k of the run                            */
+    size_t b_step;        /* elements from one k to the next in the panel of b            */
     const ls_leaf_step *steps;
     size_t n_steps;
-    ls_real
-        *stack;   /* where the next entry goes: rows x cols elements; earlier entries stand below */
-    size_t level; /* elements from one entry to the next                                         */
-    ls_real *c;   /* rows x cols, NULL when the run does not end the tree: all results then stay on
-                     the stack */
+    /* Entries of the stack are rows x cols elements, `level` elements apart; `stack` is where the
+     * next one goes. */
+    ls_real *stack;
+    size_t level;
+    /* rows x cols, when the run ends the tree; NULL: what is left stays on the stack. */
+    ls_real *c;
     size_t ldc;
     bool accumulate; /* c = c + sum instead of c = sum */
 } ls_gemm_tile;

@@ -19,8 +19,8 @@
 #include "numerics/workspace.h"
 
 enum {
-    BLOCK_ROWS = 1024,
-    BLOCK_COLS = 3072 / sizeof(ls_real),
+    BLOCK_ROWS = 384,
+    BLOCK_COLS = 1536 / sizeof(ls_real),
     PANEL_ROWS = 768 / sizeof(ls_real),
     TILE_MAX = 512 /* elements of the largest tile of any instruction set */
 };
@@ -54,11 +54,17 @@ static size_t round_up(size_t n, size_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
+/* The most rows, at most `most`, that are whole tiles. */
+static size_t whole_tiles(size_t most, size_t unit)
+{
+    return most / unit * unit;
+}
+
 /* `total` in parts as equal as multiples of `unit` allow, none above `most` (which is at least one
  * unit). */
 static size_t part_of(size_t total, size_t most, size_t unit)
 {
-    most = most / unit * unit;
+    most = whole_tiles(most, unit);
     size_t parts = (total + most - 1) / most;
     return round_up((total + parts - 1) / parts, unit);
 }
@@ -117,10 +123,11 @@ static void do_run(const block *bl, const leaf_run *run, size_t k)
     const size_t level = bl->one_run ? tile_size : row_panels * col_panels * tile_size;
     const size_t a_row = p->ta ? 1 : p->lda, a_k = p->ta ? p->lda : 1;
     const size_t b_col = p->tb ? p->ldb : 1, b_k = p->tb ? 1 : p->ldb;
+    const size_t panel_rows = whole_tiles(PANEL_ROWS, kernel->rows);
 
     kernel->pack_b[p->tb](bl->b, p->b + bl->col * b_col + k * b_k, p->ldb, bl->cols, run->length);
-    for (size_t i0 = 0; i0 < bl->rows; i0 += PANEL_ROWS) {
-        size_t rows = smaller(PANEL_ROWS, bl->rows - i0);
+    for (size_t i0 = 0; i0 < bl->rows; i0 += panel_rows) {
+        size_t rows = smaller(panel_rows, bl->rows - i0);
         kernel->pack_a[p->ta](bl->a, p->a + (bl->row + i0) * a_row + k * a_k, p->lda, rows,
                               run->length);
         for (size_t j = 0; j < bl->cols; j += kernel->cols)

@@ -72,9 +72,9 @@ enum { VEC_WIDTH = 8 };
 
 #elif defined(LS_BUILD_NEON)
 
-/* 32 registers: 24 accumulators, 4 of b. */
+/* 32 registers: 20 accumulators, 4 of b, 5 of a, which is loaded ahead. */
 #include <arm_neon.h>
-enum { TILE_ROWS = 6, TILE_VECS = 4 };
+enum { TILE_ROWS = 5, TILE_VECS = 4 };
 #ifdef LS_REAL_IS_F64
 typedef float64x2_t vec;
 enum { VEC_WIDTH = 2 };

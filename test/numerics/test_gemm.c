@@ -234,6 +234,36 @@ START_TEST(instruction_sets_agree)
 }
 END_TEST
 
+/* The same bits on every machine and compiler: a hash (FNV-1a) of products over all kinds of axes,
+ * as one machine once computed them. */
+START_TEST(bits_are_the_same_everywhere)
+{
+    static const ls_axis ks[] = {{1, 1}, {12, 4}, {12, 64}, {1, 768}, {7, 300}, {13, 17}};
+#ifdef LS_REAL_IS_F64
+    const uint64_t expected = UINT64_C(0x09aac318f1e05de1);
+#else
+    const uint64_t expected = UINT64_C(0x28c21a2c326a7400);
+#endif
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t s = 0; s < sizeof ks / sizeof ks[0]; s++) {
+        gemm_case g = gemm_case_make(both[s % 2], both[s / 2 % 2], ls_axis_whole(19),
+                                     ls_axis_whole(35), ks[s], 0, false, 90 + s);
+        gemm_run(&g, LS_ENGINE_PORTABLE, false);
+        for (size_t i = 0; i < 19 * 35; i++) {
+            uint64_t bits = 0;
+            memcpy(&bits, g.c + i, sizeof g.c[i]);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+            bits >>= 64 - 8 * sizeof g.c[i];
+#endif
+            for (size_t byte = 0; byte < sizeof g.c[i]; byte++, bits >>= 8)
+                hash = (hash ^ (bits & 255)) * UINT64_C(0x100000001b3);
+        }
+        gemm_case_free(&g);
+    }
+    ck_assert_msg(hash == expected, "%016llx", (unsigned long long)hash);
+}
+END_TEST
+
 START_TEST(empty_axes)
 {
     ls_real c[6], x[6] = {1, 2, 3, 4, 5, 6};
@@ -298,6 +328,7 @@ Suite *suite(void)
     tcase_add_loop_test(tc, nodes_of_granules_finish_the_product, 0, LS_ISA_COUNT);
     tcase_add_loop_test(tc, nan_and_infinity_go_where_they_belong, 0, LS_ISA_COUNT);
     tcase_add_test(tc, instruction_sets_agree);
+    tcase_add_test(tc, bits_are_the_same_everywhere);
     tcase_add_test(tc, empty_axes);
     suite_add_tcase(s, tc);
     return s;
