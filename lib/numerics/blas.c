@@ -118,12 +118,15 @@ void ls_blas_judge(const char *running, int cpu_level, char *ret_text, size_t si
     static const char *const best[] = {"Prescott", "Sandybridge", "Haswell", "SkylakeX"};
     static const char *const words[] = {"SSE", "AVX", "AVX2", "AVX-512"};
 
-    if (size > 0) ret_text[0] = 0;
+    int level = 3; /* of a name that is not known: nothing to say */
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++)
-        if (strcmp(running, sets[i].name) == 0 && sets[i].level < cpu_level && cpu_level <= 3)
-            snprintf(ret_text, size,
-                     "OpenBLAS runs its %s kernels (%s), but this CPU has %s: set "
-                     "OPENBLAS_CORETYPE=%s in "
-                     "the environment before the program starts",
-                     running, words[sets[i].level], words[cpu_level], best[cpu_level]);
+        if (strcmp(running, sets[i].name) == 0) level = sets[i].level;
+
+    if (size > 0) ret_text[0] = 0;
+    if (level >= cpu_level || cpu_level > 3) return;
+    const char *have = words[level], *offered = words[cpu_level], *remedy = best[cpu_level];
+    snprintf(ret_text, size,
+             "OpenBLAS runs its %s kernels (%s), but this CPU has %s: set OPENBLAS_CORETYPE=%s in "
+             "the environment before the program starts",
+             running, have, offered, remedy);
 }

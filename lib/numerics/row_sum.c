@@ -53,8 +53,7 @@ ls_real ls_row_squares(const ls_real *x, ls_real center, size_t n)
 #undef TERM
 }
 
-/* ---- maximum (rule 3)
- * ----------------------------------------------------------------------------- */
+/* ---- maximum (rule 3) ---- */
 
 #ifdef LS_REAL_IS_F64
 typedef int64_t key;
@@ -102,8 +101,7 @@ ls_real ls_row_max(const ls_real *x, size_t n, size_t *ret_index)
     return max;
 }
 
-/* ---- squares of a block in binary64 (rule 16)
- * ----------------------------------------------------- */
+/* ---- squares of a block in binary64 (rule 16) ---- */
 
 static double square(ls_real x)
 {

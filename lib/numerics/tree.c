@@ -8,6 +8,7 @@
 #include "lockstep/numerics/tree.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
 /* Columns handled together: 1 KiB. */
@@ -28,8 +29,7 @@ ls_real ls_tree_sum(const ls_real *x, size_t n, size_t stride)
     return sum + ls_tree_sum(x + left * stride, n - left, stride);
 }
 
-/* ---- sums down the columns
- * ------------------------------------------------------------------------ */
+/* ---- sums down the columns ---- */
 
 /* Rows of terms: a[r][c], or the rounded a[r][c] * b[r][c] when b is set. */
 typedef struct rows_of_terms {
@@ -49,40 +49,61 @@ static void add_to(ls_real *restrict y, const ls_real *restrict x, size_t width)
     for (size_t c = 0; c < width; c++) y[c] += x[c];
 }
 
-static void term(ls_real *restrict y, rows_of_terms t, size_t width)
+/* Term r of column c; dot is a constant where this is called. */
+static inline ls_real term(rows_of_terms t, bool dot, size_t r, size_t c)
 {
-    if (!t.b)
-        memcpy(y, t.a, width * sizeof *y);
-    else
-        for (size_t c = 0; c < width; c++) y[c] = t.a[c] * t.b[c];
+    return dot ? t.a[r * t.lda + c] * t.b[r * t.ldb + c] : t.a[r * t.lda + c];
 }
 
-/* T(2): two rows at once, one pass instead of three. */
-static void two_terms(ls_real *restrict y, rows_of_terms t, size_t width)
+/* T(n) for n = 1, 2, 3, 4, 8 in one pass over the rows; n is a constant too. */
+static inline __attribute__((always_inline)) void one_pass(ls_real *restrict y, rows_of_terms t,
+                                                           size_t n, size_t width, bool dot)
 {
-    const ls_real *a0 = t.a, *a1 = t.a + t.lda;
-    if (!t.b) {
-        for (size_t c = 0; c < width; c++) y[c] = a0[c] + a1[c];
-    } else {
-        const ls_real *b0 = t.b, *b1 = t.b + t.ldb;
-        for (size_t c = 0; c < width; c++) y[c] = a0[c] * b0[c] + a1[c] * b1[c];
+#define X(r) term(t, dot, r, c)
+    for (size_t c = 0; c < width; c++) {
+        if (n == 1) y[c] = X(0);
+        if (n == 2) y[c] = X(0) + X(1);
+        if (n == 3) y[c] = (X(0) + X(1)) + X(2);
+        if (n == 4) y[c] = (X(0) + X(1)) + (X(2) + X(3));
+        if (n == 8) y[c] = ((X(0) + X(1)) + (X(2) + X(3))) + ((X(4) + X(5)) + (X(6) + X(7)));
+    }
+#undef X
+}
+
+static inline __attribute__((always_inline)) bool few_rows(ls_real *restrict y, rows_of_terms t,
+                                                           size_t n, size_t width, bool dot)
+{
+    switch (n) {
+    case 1:
+        one_pass(y, t, 1, width, dot);
+        return true;
+    case 2:
+        one_pass(y, t, 2, width, dot);
+        return true;
+    case 3:
+        one_pass(y, t, 3, width, dot);
+        return true;
+    case 4:
+        one_pass(y, t, 4, width, dot);
+        return true;
+    case 8:
+        one_pass(y, t, 8, width, dot);
+        return true;
+    default:
+        return false;
     }
 }
 
 /* y = T over n >= 1 rows. */
 static void sum_granule(ls_real *restrict y, rows_of_terms t, size_t n, size_t width)
 {
-    if (n == 1) {
-        term(y, t, width);
-    } else if (n == 2) {
-        two_terms(y, t, width);
-    } else {
-        ls_real right[BLOCK];
-        size_t left = ls_tree_split(n);
-        sum_granule(y, t, left, width);
-        sum_granule(right, rows_from(t, left), n - left, width);
-        add_to(y, right, width);
-    }
+    if (t.b ? few_rows(y, t, n, width, true) : few_rows(y, t, n, width, false)) return;
+
+    ls_real right[BLOCK];
+    size_t left = ls_tree_split(n);
+    sum_granule(y, t, left, width);
+    sum_granule(right, rows_from(t, left), n - left, width);
+    add_to(y, right, width);
 }
 
 /* y = T over the granules, none of them empty. */
@@ -125,8 +146,7 @@ void ls_tree_dot_rows(ls_real *y, const ls_real *a, size_t lda, const ls_real *b
     sum_rows(y, (rows_of_terms){a, b, lda, ldb}, rows, cols);
 }
 
-/* ---- a tree from a forest
- * ------------------------------------------------------------------------- */
+/* ---- a tree from a forest ---- */
 
 typedef struct forest_cursor {
     const ls_real *const *parts;

@@ -99,8 +99,7 @@ static inline void gemm_check_bands(const gemm_case *g)
     }
 }
 
-/* ---- the contract in its own words
- * ---------------------------------------------------------------- */
+/* ---- the contract in its own words ---- */
 
 static inline ls_real gemm_fma(ls_real a, ls_real b, ls_real c)
 {
