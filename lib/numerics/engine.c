@@ -34,6 +34,17 @@ bool ls_engine_available(ls_engine engine)
 #endif
 }
 
+ls_status ls_engine_check(ls_engine engine)
+{
+    ls_status status = LS_OK;
+    if (!ls_engine_available(engine))
+        LS_FAIL(LS_ERR_INPUT, "gemm engine %s: this build has no OpenBLAS; use portable",
+                ls_engine_name(engine));
+    if (engine != LS_ENGINE_PORTABLE) LS_TRY(ls_blas_check());
+exit:
+    return status;
+}
+
 void ls_engine_describe(ls_engine engine, char *buffer, size_t size)
 {
     if (engine == LS_ENGINE_PORTABLE)

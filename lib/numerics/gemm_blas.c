@@ -90,7 +90,7 @@ ls_status ls_gemm_openblas(const ls_gemm_problem *p)
         LS_FAIL(LS_ERR_MEMORY, "gemm: %zu matrices of %zu x %zu do not fit the address space",
                 depth, m, n);
     LS_TRY(ls_workspace(depth * m * n * sizeof(ls_real), &stack));
-    ls_blas_enter();
+    LS_TRY(ls_blas_enter());
     for (size_t gm = 0; gm < p->m.granules; gm++)
         for (size_t gn = 0; gn < p->n.granules; gn++)
             granule(p, p->a + gm * m * a_row, p->b + gn * n * b_col,
@@ -108,7 +108,7 @@ ls_status ls_gemm_plain(const ls_gemm_problem *p)
     ls_status status = LS_OK;
 
     LS_TRY(check_sizes(p, m, n, k));
-    ls_blas_enter();
+    LS_TRY(ls_blas_enter());
     call(p, m, n, k, p->a, p->b, p->accumulate ? 1 : 0, p->c, p->ldc);
     ls_blas_leave();
 

@@ -122,21 +122,52 @@ END_TEST
 START_TEST(slow_kernel_sets_are_named_with_the_remedy)
 {
     char text[320];
-    ls_blas_judge("Prescott", 3, text, sizeof text);
+    ls_blas_cpu sse = {0, false, false}, avx = {1, false, false}, avx2 = {2, false, false};
+    ls_blas_cpu avx512 = {3, false, false}, other = {-1, false, false};
+    ck_assert(ls_blas_judge("Prescott", avx512, text, sizeof text));
     ck_assert_ptr_nonnull(strstr(text, "Prescott"));
     ck_assert_ptr_nonnull(strstr(text, "OPENBLAS_CORETYPE=SkylakeX"));
-    ls_blas_judge("Sandybridge", 2, text, sizeof text);
+    ck_assert(ls_blas_judge("Sandybridge", avx2, text, sizeof text));
     ck_assert_ptr_nonnull(strstr(text, "OPENBLAS_CORETYPE=Haswell"));
     ck_assert_ptr_null(strchr(text, '\n'));
-    static const struct {
+    const struct {
         const char *name;
-        int level;
-    } well[] = {{"Zen", 2},      {"Haswell", 2}, {"SkylakeX", 3}, {"SkylakeX", 2}, {"Haswell", 1},
-                {"Prescott", 0}, {"Zen", -1},    {"ARMV8", -1},   {"NewThing", 3}};
+        ls_blas_cpu cpu;
+    } well[] = {{"Zen", avx2},     {"Haswell", avx2}, {"SkylakeX", avx512}, {"Sandybridge", avx},
+                {"Prescott", sse}, {"Zen", other},    {"ARMV8", other},     {"NewThing", avx512}};
     for (size_t i = 0; i < sizeof well / sizeof well[0]; i++) {
-        ls_blas_judge(well[i].name, well[i].level, text, sizeof text);
+        ck_assert(ls_blas_judge(well[i].name, well[i].cpu, text, sizeof text));
         ck_assert_str_eq(text, "");
     }
+}
+END_TEST
+
+/* OPENBLAS_CORETYPE=SkylakeX on a machine without AVX-512 would end in an illegal instruction. */
+START_TEST(kernel_sets_that_the_cpu_cannot_run_are_refused)
+{
+    char text[320];
+    ls_blas_cpu avx = {1, false, false}, avx2 = {2, false, false}, avx512 = {3, false, false};
+    ls_blas_cpu fma4 = {1, true, false}, now3d = {0, false, true};
+    const struct {
+        const char *name;
+        ls_blas_cpu cpu;
+        const char *lacks, *use;
+    } bad[] = {{"SkylakeX", avx2, "AVX-512", "use Haswell"},
+               {"Haswell", avx, "AVX2", "use Sandybridge"},
+               {"Piledriver", avx512, "FMA4", "use SkylakeX"},
+               {"Excavator", now3d, "AVX", "use Prescott"},
+               {"Opteron", avx2, "3DNow!", "use Haswell"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_msg(!ls_blas_judge(bad[i].name, bad[i].cpu, text, sizeof text), "%s",
+                      bad[i].name);
+        ck_assert_ptr_nonnull(strstr(text, bad[i].name));
+        ck_assert_ptr_nonnull(strstr(text, bad[i].lacks));
+        ck_assert_ptr_nonnull(strstr(text, bad[i].use));
+        ck_assert_ptr_nonnull(strstr(text, "OPENBLAS_CORETYPE"));
+    }
+    ck_assert(ls_blas_judge("Piledriver", fma4, text, sizeof text));
+    ck_assert(ls_blas_judge("Opteron", now3d, text, sizeof text));
+    ck_assert(ls_engine_check(LS_ENGINE_PORTABLE) == LS_OK);
 }
 END_TEST
 
@@ -325,6 +356,7 @@ Suite *suite(void)
     tcase_add_test(tc, engines_are_near_the_truth);
     tcase_add_test(tc, names_go_there_and_back);
     tcase_add_test(tc, slow_kernel_sets_are_named_with_the_remedy);
+    tcase_add_test(tc, kernel_sets_that_the_cpu_cannot_run_are_refused);
 #ifdef LS_HAVE_OPENBLAS
     tcase_add_test(tc, openblas_slices_at_granules);
     tcase_add_test(tc, openblas_nodes_of_granules_finish_the_product);

@@ -218,6 +218,8 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
         LS_FAIL(LS_ERR_INPUT, "--gemm %s: this build has no OpenBLAS; use portable",
                 engines_or_both[s->engine]);
     if (!ls_engine_available(LS_ENGINE_PLAIN)) s->no_truth = true;
+    if (s->engine > 0 || (command->mark == FOR_VERIFY && !s->no_truth))
+        LS_TRY(ls_engine_check(LS_ENGINE_OPENBLAS));
     LS_TRY(ls_run_check(&s->run));
     LS_TRY(machine_holds_model(&s->run));
     LS_TRY(read_text(s));

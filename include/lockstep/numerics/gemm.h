@@ -35,7 +35,7 @@ typedef enum ls_trans { LS_NO_TRANS = 0, LS_TRANS = 1 } ls_trans;
  * elements from row to row. b: op(B) is extent(k) x extent(n); likewise. c: extent(m) x extent(n),
  * ldc; may overlap neither a nor b. The granules of m and n matter to LS_ENGINE_OPENBLAS only,
  * whose calls must have one shape in every layout. Cost: 2 m n k flops. Errors: LS_ERR_MEMORY
- * (workspace); LS_ERR_INPUT when the build has no OpenBLAS and the engine needs it. */
+ * (workspace, OpenBLAS's own memory); LS_ERR_INPUT as ls_engine_check. */
 #define ls_gemm LS_TYPED(ls_gemm)
 LS_API ls_status ls_gemm(ls_engine engine, ls_trans ta, ls_trans tb, ls_axis m, ls_axis n,
                          ls_axis k, const ls_real *a, size_t lda, const ls_real *b, size_t ldb,
@@ -48,12 +48,16 @@ LS_API ls_status ls_engine_parse(const char *name, ls_engine *ret_engine) LS_MUS
 /* Whether this build has it: portable always, the others with OpenBLAS. */
 LS_API bool ls_engine_available(ls_engine engine);
 
+/* LS_ERR_INPUT when an engine cannot run: this build does not have it, or OpenBLAS was told by
+ * OPENBLAS_CORETYPE to use instructions that the CPU has not. Every product asks it too. */
+LS_API ls_status ls_engine_check(ls_engine engine) LS_MUST_USE;
+
 /* What will compute: "portable avx2", "openblas 0.3.21 SkylakeX". buffer: size bytes, always
  * terminated. */
 LS_API void ls_engine_describe(ls_engine engine, char *buffer, size_t size);
 
-/* A one-line warning when OpenBLAS runs a kernel set below what this CPU offers, with the remedy;
- * "" when all is well. */
+/* A one-line warning when OpenBLAS runs a kernel set below what this CPU offers, or was told to run
+ * one above, with the remedy; "" when all is well. */
 LS_API const char *ls_engine_warning(ls_engine engine);
 
 LS_END_DECLS
