@@ -30,11 +30,17 @@ static double tick_distance(double span, int ticks)
     return raw <= 2.0 * power ? 2.0 * power : raw <= 5.0 * power ? 5.0 * power : 10.0 * power;
 }
 
+/* Beyond this a span of losses, or the margin around it, may be more than a number can be. */
+static bool can_be_drawn(double loss)
+{
+    return fabs(loss) <= 1e300;
+}
+
 static void widen(frame *f, const ls_losses *losses)
 {
     for (size_t i = 0; losses != NULL && i < losses->count; i++) {
         double loss = losses->value[i];
-        if (!isfinite(loss)) continue;
+        if (!can_be_drawn(loss)) continue;
         if (!(f->low <= loss)) f->low = loss;
         if (!(f->high >= loss)) f->high = loss;
     }
@@ -58,13 +64,13 @@ static void draw_axes(FILE *file, const frame *f)
             HEIGHT - 6);
 }
 
-/* A path through all finite losses; a gap where one is not. */
+/* A path through all losses that are numbers of a size to draw; a gap where one is not. */
 static void draw_line(FILE *file, const frame *f, const ls_losses *losses, const char *class)
 {
     bool pen_down = false;
     fprintf(file, "<path class=\"%s\" d=\"", class);
     for (size_t i = 0; i < losses->count; i++) {
-        if (!isfinite(losses->value[i])) {
+        if (!can_be_drawn(losses->value[i])) {
             pen_down = false;
             continue;
         }
@@ -83,7 +89,7 @@ void ls_svg_losses(FILE *file, const ls_losses *baseline, const ls_losses *run,
     f.last = f.first + (run->count > 0 ? (double)(run->count - 1) : 0.0);
     widen(&f, baseline);
     widen(&f, run);
-    if (!(f.high >= f.low)) { /* no finite loss at all */
+    if (!(f.high >= f.low)) { /* no loss to draw at all */
         f.low = 0.0;
         f.high = 1.0;
     }
