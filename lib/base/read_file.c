@@ -12,9 +12,11 @@
 /* A pipe or a device does not say how long it is, and may never end. */
 #define MOST_OF_A_STREAM ((size_t)1 << 30)
 
-/* Missing is bad input, whatever else the system refuses is its affair. */
+/* Missing is bad input, whatever else the system refuses is its affair. A pipe may stay silent for
+ * ever: a signal that somebody listens to, Ctrl-C most likely, ends the wait. */
 static ls_status status_of(int error)
 {
+    if (error == EINTR) return LS_ERR_INTERRUPTED;
     return error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG ? LS_ERR_INPUT : LS_ERR_IO;
 }
 
@@ -49,8 +51,8 @@ ls_status ls_read_file(const char *path, size_t most_bytes, unsigned char **ret_
         }
         size_t ask = room - count < (1 << 30) ? room - count : (1 << 30);
         ssize_t got = read(file, bytes + count, ask);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) LS_FAIL(LS_ERR_IO, "%s: %s", ls_show(path), ls_show_errno(errno));
+        if (got < 0 && errno == EINTR && S_ISREG(about.st_mode)) continue;
+        if (got < 0) LS_FAIL(status_of(errno), "%s: %s", ls_show(path), ls_show_errno(errno));
         if (got == 0) break;
         count += (size_t)got;
         if (count > most_bytes)
