@@ -20,7 +20,8 @@ ls_status ls_digest_create(ls_digest **ret_digest)
     digest->context = EVP_MD_CTX_new();
     if (digest->context == NULL) LS_FAIL(LS_ERR_MEMORY, "digest: no memory for SHA-256");
     if (EVP_DigestInit_ex(digest->context, EVP_sha256(), NULL) != 1) {
-        LS_FAIL(LS_ERR_INTERNAL, "digest: libcrypto offers no SHA-256");
+        LS_FAIL(LS_ERR_MEMORY, "digest: libcrypto gives no SHA-256: there is no memory for it, or "
+                               "OpenSSL's configuration has it not");
     }
     *ret_digest = digest;
     digest = NULL;
