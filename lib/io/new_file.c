@@ -16,7 +16,40 @@ struct ls_new_file {
     char *name;      /* as the caller gave it, for texts   */
     char *place;     /* the same behind any symbolic link  */
     char *temporary; /* NULL when there is none to remove  */
+    int listed;      /* its place in `unfinished`, or -1   */
 };
+
+/* The temporary names that stand now. An entry belongs to whoever takes it out, the file's own
+ * thread or a signal handler, so that neither frees or removes what the other does. A file beyond
+ * the last entry is not listed, and stays when the process is ended by a signal. */
+enum { MOST_LISTED = 16 };
+static _Atomic(char *) unfinished[MOST_LISTED];
+
+static void list(ls_new_file *file)
+{
+    for (int i = 0; i < MOST_LISTED && file->listed < 0; i++) {
+        char *none = NULL;
+        if (atomic_compare_exchange_strong(&unfinished[i], &none, file->temporary))
+            file->listed = i;
+    }
+}
+
+/* Whether the temporary name is still this file's to free. */
+static int unlist(ls_new_file *file)
+{
+    char *own = file->temporary;
+    int listed = file->listed;
+    file->listed = -1;
+    return listed < 0 || atomic_compare_exchange_strong(&unfinished[listed], &own, NULL);
+}
+
+void ls_new_files_abandon(void)
+{
+    for (int i = 0; i < MOST_LISTED; i++) {
+        const char *name = atomic_exchange(&unfinished[i], NULL);
+        if (name) unlink(name);
+    }
+}
 
 /* What will be replaced, if anything, must be a plain file that may be written: a rename would
  * silently put a plain file in the place of a device, and would get past a write protection. */
@@ -77,6 +110,7 @@ static ls_status open_temporary(ls_new_file *file)
                 ls_show_errno(errno));
     }
     file->temporary = name;
+    list(file);
     name = NULL;
 exit:
     free(name);
@@ -90,6 +124,7 @@ ls_status ls_new_file_create(ls_new_file **ret_file, const char *path)
     ls_new_file *file = calloc(1, sizeof *file);
     if (!file) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
     file->descriptor = -1;
+    file->listed = -1;
     file->name = strdup(path);
     if (!file->name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
     LS_TRY(look_at_place(file, &mode));
@@ -132,7 +167,7 @@ ls_status ls_new_file_commit(ls_new_file *file)
     file->descriptor = -1;
     if (closed != 0 || rename(file->temporary, file->place) != 0)
         LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(errno));
-    free(file->temporary);
+    if (unlist(file)) free(file->temporary);
     file->temporary = NULL;
 exit:
     return status;
@@ -143,7 +178,7 @@ void ls_new_file_destroy(ls_new_file **file)
     if (!*file) return;
     if ((*file)->descriptor >= 0) close((*file)->descriptor);
     if ((*file)->temporary) unlink((*file)->temporary);
-    free((*file)->temporary);
+    if (unlist(*file)) free((*file)->temporary);
     free((*file)->place);
     free((*file)->name);
     free(*file);

@@ -97,4 +97,7 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher,
                    ls_train_result *ret_result) LS_MUST_USE;
 void ls_train_result_free(ls_train_result *result);
 
+/* For a signal handler that ends the process at once: removes every file that is not complete. */
+void ls_train_abandon_files(void);
+
 #endif

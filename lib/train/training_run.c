@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "io/new_file.h"
 #include "lockstep/io/safetensors.h"
 #include "train/checkpoint_metadata.h"
 #include "train/training.h"
@@ -95,6 +96,11 @@ void ls_train_result_free(ls_train_result *result)
 {
     free(result->rank);
     memset(result, 0, sizeof *result);
+}
+
+void ls_train_abandon_files(void)
+{
+    ls_new_files_abandon();
 }
 
 void ls_train_result_step(ls_train_result *result, const ls_step *step)

@@ -207,6 +207,40 @@ START_TEST(folder_or_file_that_may_not_be_written)
 }
 END_TEST
 
+/* What a signal handler does before it ends the process: more files than it keeps a list of, one of
+ * them committed, one given up. */
+START_TEST(abandoned_by_a_signal_handler)
+{
+    enum { FILES = 20, LISTED = 16 };
+    const char *f = folder("abandoned");
+    ls_new_file *files[FILES] = {NULL};
+    char name[8];
+    for (int i = 0; i < LISTED; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        ASSERT_OK(ls_new_file_create(&files[i], inside(f, name)));
+        ASSERT_OK(ls_new_file_write(files[i], "half", 4));
+    }
+    ASSERT_OK(ls_new_file_commit(files[3]));
+    ls_new_file_destroy(&files[5]);
+    ck_assert_int_eq(scratch_entries(f), LISTED - 1);
+    ls_new_files_abandon();
+    ck_assert_int_eq(scratch_entries(f), 1);
+    assert_holds(inside(f, "3"), "half");
+    ASSERT_SAYS(ls_new_file_commit(files[0]), LS_ERR_IO, "abandoned/0", "cannot be written");
+    for (int i = 0; i < LISTED; i++) ls_new_file_destroy(&files[i]);
+    ck_assert_int_eq(scratch_entries(f), 1);
+
+    /* Those beyond the list are kept as carefully as before. */
+    for (int i = 0; i < FILES; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        ASSERT_OK(ls_new_file_create(&files[i], inside(f, name)));
+    }
+    for (int i = 0; i < FILES; i += 2) ASSERT_OK(ls_new_file_commit(files[i]));
+    for (int i = 0; i < FILES; i++) ls_new_file_destroy(&files[i]);
+    ck_assert_int_eq(scratch_entries(f), 1 + FILES / 2);
+}
+END_TEST
+
 /* A limit on the size of files stands for a full disk: write fails in the same way. */
 START_TEST(full_disk)
 {
@@ -249,6 +283,7 @@ int main(void)
     tcase_add_test(tcase, places_that_are_no_plain_file);
     tcase_add_test(tcase, names_of_any_kind);
     tcase_add_test(tcase, folder_or_file_that_may_not_be_written);
+    tcase_add_test(tcase, abandoned_by_a_signal_handler);
     tcase_add_test(tcase, full_disk);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -25,15 +25,17 @@ def listing(folder):
 
 
 class Program:
-    """The program, run in `folder`. Words may be str or bytes."""
+    """The program, run in `folder`. Words may be str or bytes. `first` is called in the new process
+    before the program starts."""
 
     def __init__(self, path, folder):
         self.path, self.folder = path, folder
 
-    def run(self, *words, env=None, stdout=subprocess.PIPE, timeout=120):
+    def run(self, *words, env=None, stdout=subprocess.PIPE, timeout=120, first=None):
         before = listing(self.folder)
         done = subprocess.run([self.path, *words], cwd=self.folder, stdin=subprocess.DEVNULL,
                               stdout=stdout, stderr=subprocess.PIPE, timeout=timeout, check=False,
+                              preexec_fn=first,
                               env={**os.environ, **(env or {})})
         out = done.stdout.decode("utf-8", "replace") if done.stdout is not None else ""
         return Result(done.returncode, out, done.stderr.decode("utf-8", "replace"),

@@ -6,7 +6,9 @@ file that was not there before.
 """
 import os
 import re
+import resource
 import struct
+import subprocess
 
 import program as p
 
@@ -257,6 +259,59 @@ def checkpoints(program, checks):
     checks.that(done.status == 0, f"the good one should do\n{done}")
 
 
+def closed_streams(program, checks):
+    """A stream that is closed is no file of the run's: what is printed must not land in one."""
+    for stream, *words in ((1, ), (1, "--json"), (2, "--json"), (0, )):
+        done = program.run("train", "--steps", "2", "--report", "page", "--save", "out.safetensors",
+                           *words, first=lambda number=stream: os.close(number))
+        what = f"stream {stream} closed {words}: "
+        checks.that(done.status == (2 if stream == 1 else 0), f"{what}status\n{done}")
+        checks.that(stream != 1 or "standard output" in done.err, f"{what}says nothing\n{done}")
+        checks.that(program.read("page/index.html").startswith(b"<!DOCTYPE html>"),
+                    f"{what}the page begins {program.read('page/index.html')[:60]}")
+        again = program.run("train", "--steps", "2", "--load", "out.safetensors")
+        checks.that(again.status == 0, f"{what}spoiled the checkpoint\n{again}")
+    os.remove(os.path.join(program.folder, "out.safetensors"))
+
+
+def limits(program, checks):
+    """What the system refuses is one line, not the end by a signal, and never a wait without end."""
+    def at_most(what, most):
+        return lambda: resource.setrlimit(what, (most, most))
+    done = program.run("train", "--steps", "1", "--save", "large.safetensors",
+                       first=at_most(resource.RLIMIT_FSIZE, 65536))
+    checks.that(done.status == 2 and done.err.count("\n") == 1 and "large.safetensors" in done.err
+                and not done.left, f"a file beyond the limit: left {done.left}\n{done}")
+    # Kernels that no CPU, or not this one, can run.
+    for kernels in ("SkylakeX", "Piledriver", "Opteron", "bogus"):
+        done = program.run("verify", "--steps", "1", "--layers", "1", "--gemm", "openblas",
+                           env={"OPENBLAS_CORETYPE": kernels})
+        checks.that(done.status == 0 or (done.status == 2 and done.err.count("\n") == 1 and
+                                         not done.out and f"{kernels} kernels" in done.err),
+                    f"OPENBLAS_CORETYPE={kernels}\n{done}")
+    # Address space, from too little to begin with up to enough for everything. Until `--version`
+    # has enough it is the loader or OpenBLAS that gives up, in a way of its own.
+    starts, statuses = False, []
+    for mebibytes in range(32, 1 << 10, 32):
+        first = at_most(resource.RLIMIT_AS, mebibytes << 20)
+        try:
+            starts = starts or program.run("--version", first=first, timeout=60).status == 0
+            if not starts:
+                continue
+            done = program.run("verify", "--steps", "1", "--tp", "12", "--gemm", "both", "--batch",
+                               "2", first=first, timeout=60)
+        except subprocess.TimeoutExpired:
+            checks.that(False, f"{mebibytes} MiB: does not end")
+            continue
+        statuses.append(done.status)
+        checks.that(done.status == 0 or (done.status == 2 and done.err.count("\n") == 1),
+                    f"{mebibytes} MiB\n{done}")
+        if done.status == 0:
+            break
+    # With a sanitizer the program needs more than any limit that could be set here.
+    checks.that(not statuses or (statuses[0] == 2 and statuses[-1] == 0), f"memory: {statuses}")
+
+
 def main(program, checks):
     program.write("broken.json", b"{\"layers\": ")
     program.write("key.json", b"{\"base\": \"gpt2-nano\", \"layrs\": 3}")
@@ -267,6 +322,8 @@ def main(program, checks):
     texts(program, checks)
     outputs(program, checks)
     checkpoints(program, checks)
+    closed_streams(program, checks)
+    limits(program, checks)
 
 
 if __name__ == "__main__":

@@ -192,6 +192,65 @@ def interrupts(program, checks):
         checks.that(time.monotonic() - started < 60, f"{command}: slow to stop")
 
 
+def started(program, *words, **more):
+    """The program in the middle of a run that does not end by itself."""
+    running = subprocess.Popen([program.path, *words], cwd=program.folder, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+    while b"step     2" not in running.stdout.readline():
+        if running.poll() is not None:
+            break
+    return running
+
+
+def ended(running):
+    """(status, stderr) of a program that should come to its end by now; it does in any case."""
+    try:
+        _, err = running.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        _, err = running.communicate()
+    return running.returncode, err
+
+
+def other_ends(program, checks):
+    """Twice Ctrl-C, a reader that goes away, a terminal that closes, a pipe that says nothing."""
+    long_run = ("train", "--steps", "1000000", "--text", "text.txt")
+    before = p.listing(program.folder)
+    running = started(program, *long_run, "--report", "there")
+    for _ in range(200):  # the second may come before anything has looked at the first
+        if running.poll() is not None:
+            break
+        running.send_signal(signal.SIGINT)
+    checks.that(ended(running)[0] == 130, f"Ctrl-C again and again: {running.returncode}")
+    left = p.listing(program.folder) - before
+    checks.that(left <= {b"there"}, f"Ctrl-C again and again left {left}")
+    if left == {b"there"}:
+        os.rmdir(os.path.join(program.folder, "there"))
+    running = started(program, *long_run, "--report", "there", "--save", "out.safetensors")
+    running.stdout.close()
+    running.stdout = None
+    checks.that(ended(running) == (128 + signal.SIGPIPE, b""),
+                f"a reader that went away: {running.returncode}")
+    for answer, last in ((signal.SIG_DFL, signal.SIGHUP), (signal.SIG_IGN, signal.SIGTERM)):
+        running = started(program, *long_run, "--report", "there",
+                          preexec_fn=lambda how=answer: signal.signal(signal.SIGHUP, how))
+        running.send_signal(signal.SIGHUP)
+        if last != signal.SIGHUP:
+            running.send_signal(last)
+        checks.that(ended(running)[0] == 128 + last, f"hang-up, {answer}: {running.returncode}")
+    reading, writing = os.pipe()
+    running = subprocess.Popen([program.path, "train", "--text", f"/dev/fd/{reading}"],
+                               cwd=program.folder, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, pass_fds=[reading])
+    time.sleep(1.0)
+    running.send_signal(signal.SIGINT)
+    checks.that(ended(running) == (130, b"lockstep: interrupted\n"),
+                f"Ctrl-C before a silent pipe: {running.returncode}")
+    os.close(reading)
+    os.close(writing)
+    checks.that(p.listing(program.folder) == before, "an end left a file")
+
+
 def terminal(program, checks):
     """Progress with the time left, on a terminal only."""
     try:
@@ -293,6 +352,7 @@ def main(program, checks):
     as_json(program, checks)
     verdicts(program, faulty, checks)
     interrupts(program, checks)
+    other_ends(program, checks)
     terminal(program, checks)
     report(program, checks)
 

@@ -2,25 +2,44 @@
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "train/train.h"
 
 volatile int stop_wanted = 0;
 static volatile sig_atomic_t came = 0;
 
 static void ask_to_stop(int signal_number)
 {
-    came = signal_number;
+    /* Whoever prints to a pipe without a reader gets a signal for every line: that is no second
+     * wish to end at once. */
+    if (came != 0 && signal_number != SIGPIPE) {
+        ls_train_abandon_files();
+        _exit(128 + signal_number);
+    }
+    if (came == 0) came = signal_number;
     stop_wanted = 1;
+}
+
+static void listen_to(int signal_number, const struct sigaction *action)
+{
+    struct sigaction before;
+    /* nohup has told the program to ignore SIGHUP, and that stays so. */
+    if (signal_number == SIGHUP && sigaction(SIGHUP, NULL, &before) == 0 &&
+        before.sa_handler == SIG_IGN)
+        return;
+    sigaction(signal_number, action, NULL);
 }
 
 void listen_to_interrupts(void)
 {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = ask_to_stop;
     sigemptyset(&action.sa_mask);
-    action.sa_flags = (int)SA_RESETHAND;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) listen_to(signals[i], &action);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 int interrupt_signal(void)

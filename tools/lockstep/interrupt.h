@@ -1,8 +1,11 @@
-/* interrupt.h - Ctrl-C. */
+/* interrupt.h - Ctrl-C and the other signals that end a program from outside. */
 #ifndef LOCKSTEP_INTERRUPT_H
 #define LOCKSTEP_INTERRUPT_H
 
-/* The first signal asks every rank to stop, the second ends the program at once. */
+/* The first signal asks every rank to stop; the second ends the program at once, without waiting
+ * for a rank that is in the middle of a long product. Neither leaves a file that is not complete.
+ * A pipe that nobody reads any more (`lockstep train | head -1`) counts as a signal. A file that
+ * grows beyond a limit on its size is none: writing it is an error like a full disk. */
 void listen_to_interrupts(void);
 
 /* Set to 1 by Ctrl-C (and by a polite request to end); for ls_world_options.stop. */

@@ -1,8 +1,12 @@
 /* main.c - the program: finds the command, runs it, turns its status into words and an exit status.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "command.h"
 #include "interrupt.h"
@@ -95,8 +99,37 @@ exit:
     return status;
 }
 
+/* A stream that the caller has closed leaves its number to the next file that is opened, and what
+ * is printed would land in that file. So the numbers are taken, each the wrong way round: whoever
+ * uses the stream still gets an error. */
+static void occupy_closed_streams(void)
+{
+    for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)
+        if (fcntl(number, F_GETFD) == -1 && errno == EBADF &&
+            open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY) != number)
+            return;
+}
+
+static bool memory_is_limited(void)
+{
+    struct rlimit space, data;
+    return (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) ||
+           (getrlimit(RLIMIT_DATA, &data) == 0 && data.rlim_cur != RLIM_INFINITY);
+}
+
+/* OpenBLAS has a thread of its own, which asks for its memory until it gets it, and exit() waits
+ * for that thread: where memory is short the program would end with its work done and never return.
+ */
+static int leave(int code, ls_status status)
+{
+    if (status != LS_ERR_MEMORY && !memory_is_limited()) return code;
+    fflush(NULL);
+    _exit(code);
+}
+
 int main(int argc, char **argv)
 {
+    occupy_closed_streams();
     listen_to_interrupts();
     ls_status status = run(argc, (const char *const *)argv);
     if (status == LS_OK || status == LS_DIFFERENT) {
@@ -104,10 +137,11 @@ int main(int argc, char **argv)
         if (printed != LS_OK) status = printed;
     }
     if (interrupt_signal() != 0 && status != LS_OK && status != LS_DIFFERENT) {
-        fprintf(stderr, "lockstep: interrupted\n");
-        return 128 + interrupt_signal();
+        /* Who closed the pipe has heard enough. */
+        if (interrupt_signal() != SIGPIPE) fprintf(stderr, "lockstep: interrupted\n");
+        return leave(128 + interrupt_signal(), status);
     }
     if (status != LS_OK && status != LS_DIFFERENT)
         fprintf(stderr, "lockstep: %s\n", ls_error_text());
-    return ls_exit_code(status);
+    return leave(ls_exit_code(status), status);
 }
