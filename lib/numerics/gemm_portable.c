@@ -19,9 +19,9 @@
 #include "numerics/workspace.h"
 
 enum {
-    BLOCK_ROWS = 384,
-    BLOCK_COLS = 1536 / sizeof(ls_real),
-    PANEL_ROWS = 768 / sizeof(ls_real),
+    BLOCK_ROWS = 768,
+    BLOCK_COLS = 3072 / sizeof(ls_real),
+    PANEL_ROWS = 384 / sizeof(ls_real),
     TILE_MAX = 512 /* elements of the largest tile of any instruction set */
 };
 
