@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "kernels/binary64.h"
+#include "lockstep/numerics/functions.h"
 
 double ls_learning_rate(double peak, double floor, uint64_t warmup, uint64_t total, uint64_t t)
 {

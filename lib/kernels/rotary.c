@@ -1,7 +1,7 @@
 /* rotary.c - rotary position embedding, forward beside backward. */
 #include "lockstep/kernels/rotary.h"
 
-#include "kernels/binary64.h"
+#include "lockstep/numerics/functions.h"
 
 void ls_rotary_table(ls_real *ret_cos, ls_real *ret_sin, size_t positions, size_t head_width,
                      double theta)
