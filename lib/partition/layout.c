@@ -1,8 +1,18 @@
 #include "lockstep/partition/layout.h"
 
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "lockstep/partition/share.h"
+
+ls_layout ls_layout_serial(void)
+{
+    ls_layout layout = {
+        .tp = 1, .cp = 1, .dp = 1, .pp = 1, .virtual_stages = 1, .micro_batches = 1};
+    return layout;
+}
 
 int ls_layout_ranks(const ls_layout *layout)
 {
@@ -32,6 +42,47 @@ int ls_layout_rank(const ls_layout *layout, ls_coordinates at)
     return at.tp + layout->tp * (at.cp + layout->cp * (at.dp + layout->dp * at.pp));
 }
 
+int ls_layout_stages(const ls_layout *layout)
+{
+    return layout->pp * layout->virtual_stages;
+}
+
+void ls_layout_stage_bounds(const ls_layout *layout, size_t layers, size_t *ret_bounds)
+{
+    size_t stages = (size_t)ls_layout_stages(layout);
+    ls_share_bounds(layers, stages, ret_bounds);
+    for (size_t s = 0; layout->given && s < stages; s++)
+        ret_bounds[s + 1] = ret_bounds[s] + (size_t)layout->stage_layers[s];
+}
+
+const char *ls_schedule_kind_name(ls_schedule_kind kind)
+{
+    static const char *const names[] = {"gpipe", "1f1b", "interleaved"};
+    return names[kind];
+}
+
+const char *ls_recompute_name(ls_recompute recompute)
+{
+    static const char *const names[] = {"none", "selective", "layer", "stage"};
+    return names[recompute];
+}
+
+/* A text that grows. */
+typedef struct line {
+    char text[512 + 12 * LS_MAX_STAGES];
+    size_t used;
+} line;
+
+static void add(line *l, const char *separator, const char *format, ...)
+{
+    va_list arguments;
+    if (l->used)
+        l->used += (size_t)snprintf(l->text + l->used, sizeof l->text - l->used, "%s", separator);
+    va_start(arguments, format);
+    l->used += (size_t)vsnprintf(l->text + l->used, sizeof l->text - l->used, format, arguments);
+    va_end(arguments);
+}
+
 void ls_layout_describe(const ls_layout *layout, char *buffer, size_t size)
 {
     /* From the outermost axis to the innermost, as the literature says it: dp x pp x tp. */
@@ -39,12 +90,18 @@ void ls_layout_describe(const ls_layout *layout, char *buffer, size_t size)
         const char *name;
         int degree;
     } axes[] = {{"dp", layout->dp}, {"pp", layout->pp}, {"cp", layout->cp}, {"tp", layout->tp}};
-    char text[128] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++) {
-        if (axes[i].degree == 1) continue;
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s %d", used ? " x " : "",
-                                 axes[i].name, axes[i].degree);
-    }
-    snprintf(buffer, size, "%s", used ? text : "one rank");
+    line l = {.used = 0};
+    for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
+        if (axes[i].degree != 1) add(&l, " x ", "%s %d", axes[i].name, axes[i].degree);
+    if (layout->sp) add(&l, ", ", "sp");
+    /* With one micro-batch every schedule is the naive one. */
+    if (layout->micro_batches > 1 || layout->virtual_stages > 1)
+        add(&l, ", ", "%s", ls_schedule_kind_name(layout->schedule));
+    if (layout->virtual_stages > 1) add(&l, ", ", "%d virtual stages", layout->virtual_stages);
+    if (layout->micro_batches > 1) add(&l, ", ", "%d micro-batches", layout->micro_batches);
+    if (layout->recompute != LS_RECOMPUTE_NONE)
+        add(&l, ", ", "recompute %s", ls_recompute_name(layout->recompute));
+    for (int s = 0; s < layout->given; s++)
+        add(&l, s ? "," : ", layers ", "%d", layout->stage_layers[s]);
+    snprintf(buffer, size, "%s", l.used ? l.text : "one rank");
 }

@@ -14,7 +14,8 @@ START_TEST(shards_of_every_model)
     ck_assert_int_eq(ls_param_table_create(&table, &config), LS_OK);
     ls_holding *holdings = calloc(table->count, sizeof *holdings);
     for (size_t tp = 1; tp <= config.heads + 1; tp++) {
-        ls_layout layout = {(int)tp, 1, 1, 1};
+        ls_layout layout = ls_layout_serial();
+        layout.tp = (int)tp;
         bool fits = tp <= config.heads && grid_legal(&config, tp);
         ck_assert_int_eq(ls_layout_check(&layout, &config), fits ? LS_OK : LS_ERR_INPUT);
         ls_error_clear();
@@ -219,7 +220,8 @@ END_TEST
 
 static void ck_refused(const ls_config *config, int tp, const char *text)
 {
-    ls_layout layout = {tp, 1, 1, 1};
+    ls_layout layout = ls_layout_serial();
+    layout.tp = tp;
     ls_error_clear();
     ck_assert_int_eq(ls_layout_check(&layout, config), LS_ERR_INPUT);
     ck_assert_str_eq(ls_error_text(), text);
@@ -254,7 +256,8 @@ START_TEST(many_degrees)
     ls_config config = small_config(2520, 2520, 1, 2520);
     size_t accepted = 0;
     for (int tp = 1; tp <= 2520; tp++) {
-        ls_layout layout = {tp, 1, 1, 1};
+        ls_layout layout = ls_layout_serial();
+        layout.tp = tp;
         ls_status status = ls_layout_check(&layout, &config);
         ck_assert_int_eq(status, 2520 % tp == 0 ? LS_OK : LS_ERR_INPUT);
         accepted += status == LS_OK;

@@ -94,7 +94,7 @@ END_TEST
 /* Rank and coordinates are inverse, and the order is tp, cp, dp, pp from fast to slow. */
 START_TEST(grid)
 {
-    ls_layout layout = {2, 3, 2, 4};
+    ls_layout layout = {.tp = 2, .cp = 3, .dp = 2, .pp = 4};
     ck_assert_int_eq(ls_layout_ranks(&layout), 48);
     for (int rank = 0; rank < 48; rank++) {
         ls_coordinates at = ls_layout_coordinates(&layout, rank);
@@ -104,7 +104,8 @@ START_TEST(grid)
         ck_assert_int_eq(at.pp, rank / 12);
         ck_assert_int_eq(ls_layout_rank(&layout, at), rank);
     }
-    ls_layout huge = {1 << 16, 1, 1 << 16, 1}, none = {0, 1, 1, 1};
+    ls_layout huge = {.tp = 1 << 16, .cp = 1, .dp = 1 << 16, .pp = 1},
+              none = {.tp = 0, .cp = 1, .dp = 1, .pp = 1};
     ck_assert_int_eq(ls_layout_ranks(&huge), -1);
     ck_assert_int_eq(ls_layout_ranks(&none), -1);
 }
@@ -112,14 +113,45 @@ END_TEST
 
 START_TEST(description)
 {
-    char text[64];
-    ls_layout layout = {2, 1, 4, 3}, one = {1, 1, 1, 1};
+    char text[128];
+    ls_layout layout = ls_layout_serial(), one = ls_layout_serial();
+    layout.tp = 2;
+    layout.dp = 4;
+    layout.pp = 3;
     ls_layout_describe(&layout, text, sizeof text);
     ck_assert_str_eq(text, "dp 4 x pp 3 x tp 2");
     ls_layout_describe(&one, text, sizeof text);
     ck_assert_str_eq(text, "one rank");
     ls_layout_describe(&layout, text, 5);
     ck_assert_str_eq(text, "dp 4");
+    layout.sp = true;
+    layout.virtual_stages = 2;
+    layout.micro_batches = 6;
+    layout.schedule = LS_INTERLEAVED;
+    layout.recompute = LS_RECOMPUTE_LAYER;
+    layout.given = 6;
+    for (int s = 0; s < 6; s++) layout.stage_layers[s] = s == 2 ? 3 : 1;
+    ls_layout_describe(&layout, text, sizeof text);
+    ck_assert_str_eq(text,
+                     "dp 4 x pp 3 x tp 2, sp, interleaved, 2 virtual stages, 6 micro-batches, "
+                     "recompute layer, layers 1,1,3,1,1,1");
+}
+END_TEST
+
+START_TEST(layers_of_stages)
+{
+    size_t bounds[LS_MAX_STAGES + 1];
+    ls_layout layout = ls_layout_serial();
+    layout.pp = 3;
+    layout.virtual_stages = 2;
+    static const size_t even[] = {0, 2, 3, 4, 5, 6, 7}, uneven[] = {0, 1, 1, 4, 5, 6, 7};
+    ck_assert_int_eq(ls_layout_stages(&layout), 6);
+    ls_layout_stage_bounds(&layout, 7, bounds);
+    for (int s = 0; s <= 6; s++) ck_assert_uint_eq(bounds[s], even[s]);
+    layout.given = 6;
+    for (int s = 0; s < 6; s++) layout.stage_layers[s] = (int)(uneven[s + 1] - uneven[s]);
+    ls_layout_stage_bounds(&layout, 7, bounds);
+    for (int s = 0; s <= 6; s++) ck_assert_uint_eq(bounds[s], uneven[s]);
 }
 END_TEST
 
@@ -134,6 +166,7 @@ int main(void)
     tcase_add_test(tests, equal_cuts);
     tcase_add_test(tests, grid);
     tcase_add_test(tests, description);
+    tcase_add_test(tests, layers_of_stages);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -6,37 +6,73 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "lockstep/base/api.h"
+#include "lockstep/base/status.h"
 
 LS_BEGIN_DECLS
 
+/* In which order a pipeline's stages take up the micro-batches. */
+typedef enum ls_schedule_kind {
+    LS_GPIPE = 0,  /* all forward, then all backward, last first (arXiv 1811.06965); with one
+                      micro-batch the naive pipeline, in which one stage works at a time */
+    LS_1F1B,       /* one forward, one backward, then flush (PipeDream-flush)                */
+    LS_INTERLEAVED /* 1F1B over several virtual stages a rank (arXiv 2104.04473)             */
+} ls_schedule_kind;
+
+/* What a stage computes again in the backward pass instead of keeping it. */
+typedef enum ls_recompute {
+    LS_RECOMPUTE_NONE = 0,
+    LS_RECOMPUTE_SELECTIVE, /* the attention probabilities (arXiv 2205.05198)             */
+    LS_RECOMPUTE_LAYER,     /* everything but each layer's input                          */
+    LS_RECOMPUTE_STAGE      /* everything but the stage's input, as GPipe does            */
+} ls_recompute;
+
+enum { LS_MAX_STAGES = 256 }; /* pp * virtual_stages */
+
 /* Degrees of parallelism; each at least 1. Rank r has the coordinates of Megatron-LM's order: tp
- * fastest, then cp, dp, pp: r = tp_rank + tp (cp_rank + cp (dp_rank + dp pp_rank)). */
+ * fastest, then cp, dp, pp: r = tp_rank + tp (cp_rank + cp (dp_rank + dp pp_rank)). Every choice
+ * here leaves the bits of a run as they are. */
 typedef struct ls_layout {
-    int tp; /* tensor parallel                          */
-    int cp; /* context parallel: 1 in this version      */
-    int dp; /* data parallel                            */
-    int pp; /* pipeline stages                          */
+    int tp;             /* tensor parallel                          */
+    int cp;             /* context parallel: 1 in this version      */
+    int dp;             /* data parallel                            */
+    int pp;             /* pipeline stages                          */
+    bool sp;            /* sequence parallelism inside each tp group */
+    int virtual_stages; /* V: runs of layers per pipeline rank; above 1 with LS_INTERLEAVED alone */
+    int micro_batches;  /* M: parts that each data-parallel rank cuts its sequences into */
+    ls_schedule_kind schedule;
+    ls_recompute recompute;
+    /* Layers of each of the pp * V stages, in order; given is 0 (as even as can be: ls_share_of) or
+     * pp * V. Stage s belongs to pipeline rank s mod pp. */
+    int given;
+    int stage_layers[LS_MAX_STAGES];
 } ls_layout;
 
 typedef struct ls_coordinates {
     int tp, cp, dp, pp;
 } ls_coordinates;
 
-static inline ls_layout ls_layout_serial(void)
-{
-    ls_layout layout = {1, 1, 1, 1};
-    return layout;
-}
+/* One rank. */
+LS_API ls_layout ls_layout_serial(void);
 
 /* Ranks of the grid; -1 when the product overflows. */
 LS_API int ls_layout_ranks(const ls_layout *layout);
 
+/* Stages of the model: pp * V. */
+LS_API int ls_layout_stages(const ls_layout *layout);
+
 LS_API ls_coordinates ls_layout_coordinates(const ls_layout *layout, int rank);
 LS_API int ls_layout_rank(const ls_layout *layout, ls_coordinates at);
 
-/* Writes the layout as "tp 2 x pp 2" (degrees of 1 left out; "one rank" when all are); buffer: size
- * bytes, always terminated. */
+/* ret_bounds[s] = first layer of stage s, ret_bounds[stages] = layers: the given partition, or an
+ * even one. stages + 1 numbers. */
+LS_API void ls_layout_stage_bounds(const ls_layout *layout, size_t layers, size_t *ret_bounds);
+
+/* "gpipe", "1f1b", "interleaved"; "none", "selective", "layer", "stage". */
+LS_API const char *ls_schedule_kind_name(ls_schedule_kind kind);
+LS_API const char *ls_recompute_name(ls_recompute recompute);
+
+/* Writes the layout as "dp 2 x pp 2 x tp 2, sp, 1f1b, 4 micro-batches" (what is 1 or none left out;
+ * "one rank" when there is nothing to say); buffer: size bytes, always terminated. */
 LS_API void ls_layout_describe(const ls_layout *layout, char *buffer, size_t size);
 
 LS_END_DECLS
