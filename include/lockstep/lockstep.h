@@ -52,6 +52,7 @@
 #include "lockstep/parallel/vocab_embedding.h"
 #include "lockstep/partition/layout.h"
 #include "lockstep/partition/share.h"
+#include "lockstep/pipeline/schedule.h"
 #include "lockstep/serial/serial.h"
 
 #endif
