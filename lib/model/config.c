@@ -6,7 +6,8 @@
 #include "lockstep/base/show.h"
 #include "model/config_fields.h"
 
-const char *const ls_config_names[LS_CONFIG_NAMES] = {"gpt2-nano", "gpt2-124m", "llama-nano"};
+const char *const ls_config_names[LS_CONFIG_NAMES] = {"gpt2-nano", "gpt2-124m", "llama-nano",
+                                                      "bert-nano"};
 
 /* In the order of the names above. */
 static const ls_config built_in[LS_CONFIG_NAMES] = {
@@ -74,6 +75,33 @@ static const ls_config built_in[LS_CONFIG_NAMES] = {
      .rope_theta = 10000,
      .init_std = 0.02,
      .label_smoothing = 0},
+    /* BERT as published: norms behind the residual sums. 256 bytes and four special tokens. */
+    {.name = "bert-nano",
+     .layers = 4,
+     .d_model = 48,
+     .heads = 12,
+     .kv_heads = 12,
+     .d_ff = 192,
+     .seq = 24,
+     .vocab = 260,
+     .batch = 8,
+     .norm = LS_LAYER_NORM,
+     .norm_place = LS_NORM_POST,
+     .activation = LS_GELU_ERF,
+     .position = LS_LEARNED,
+     .mlp_cut = LS_MLP_COLUMN_FIRST,
+     .objective = LS_MASKED_TOKEN,
+     .token_types = 2,
+     .embedding_norm = true,
+     .sentence_order = true,
+     .causal = false,
+     .bias = true,
+     .tied = true,
+     .dropout = 0.1,
+     .norm_eps = 1e-12,
+     .rope_theta = 10000,
+     .init_std = 0.02,
+     .label_smoothing = 0},
 };
 
 ls_status ls_config_named(const char *name, ls_config *ret_config)
@@ -86,12 +114,19 @@ ls_status ls_config_named(const char *name, ls_config *ret_config)
         }
     }
     const char *nearest = ls_nearest(name, ls_config_names, LS_CONFIG_NAMES);
-    LS_FAIL(LS_ERR_INPUT,
-            "--model %s: not a built-in model%s%s%s; use gpt2-nano, gpt2-124m or llama-nano",
-            ls_show(name), nearest ? " (did you mean " : "", nearest ? nearest : "",
-            nearest ? "?)" : "");
+    LS_FAIL(
+        LS_ERR_INPUT,
+        "--model %s: not a built-in model%s%s%s; use gpt2-nano, gpt2-124m, llama-nano or bert-nano",
+        ls_show(name), nearest ? " (did you mean " : "", nearest ? nearest : "",
+        nearest ? "?)" : "");
 exit:
     return status;
+}
+
+void ls_config_place_norms(ls_config *config, ls_norm_place place)
+{
+    config->norm_place = place;
+    config->embedding_norm = config->objective == LS_MASKED_TOKEN && place == LS_NORM_POST;
 }
 
 static size_t greatest_common_divisor(size_t a, size_t b)

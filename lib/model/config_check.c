@@ -116,6 +116,15 @@ static ls_status check_choices(const ls_config *config, const char *file)
                 "%s row_first: stands for gelu_tanh and gelu_erf only, not for swiglu",
                 ls_field_label("mlp_cut", file, label));
     }
+    if (config->sentence_order && config->objective != LS_MASKED_TOKEN) {
+        LS_FAIL(LS_ERR_INPUT,
+                "%s true: only a masked-token model sees two spans; set %s to masked_token",
+                ls_field_label("sentence_order", file, label), file ? "objective" : "--objective");
+    }
+    if (config->objective == LS_MASKED_TOKEN && config->token_types == 1) {
+        LS_FAIL(LS_ERR_INPUT, "%s 1: a masked-token model sees two spans; use 0 or at least 2",
+                ls_field_label("token_types", file, label));
+    }
 exit:
     return status;
 }
@@ -131,6 +140,8 @@ static ls_status check_products(const ls_config *config, const char *file)
 
     /* Three matrices D x F: an upper bound for both activations; vectors are noise. */
     uint64_t parameters = L * (4 * D * D + 3 * D * F) + 2 * V * D + S * D;
+    if (config->objective == LS_MASKED_TOKEN) parameters += 2 * D * D; /* its head, the pooler */
+    parameters += config->token_types * D;
     if (parameters > MOST_PARAMETERS) {
         LS_FAIL(LS_ERR_INPUT,
                 "%s %zu: with %zu layers, feed-forward width %zu and a vocabulary of %zu this is "

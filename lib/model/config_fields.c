@@ -8,12 +8,15 @@
 static const char *const norms[] = {"layernorm", "rmsnorm"};
 static const char *const activations[] = {"gelu_tanh", "gelu_erf", "swiglu"};
 static const char *const positions[] = {"learned", "rotary"};
+static const char *const places[] = {"pre", "post"};
+static const char *const objectives[] = {"next_token", "masked_token"};
 static const char *const cuts[] = {"column_first", "row_first"};
 
 /* clang-format off */
 #define AT(member) offsetof(ls_config, member)
-#define SIZE(member, most) \
-    {#member, LS_FIELD_SIZE, AT(member), 1, most, 0, 0, 0, NULL, NULL, 0}
+#define SIZE(member, most) SIZE_FROM(member, 1, most)
+#define SIZE_FROM(member, least, most) \
+    {#member, LS_FIELD_SIZE, AT(member), least, most, 0, 0, 0, NULL, NULL, 0}
 #define CHOICE(member, names) \
     {#member, LS_FIELD_CHOICE, AT(member), 0, 0, 0, 0, 0, NULL, names, sizeof names / sizeof *names}
 #define FLAG(member) \
@@ -34,9 +37,14 @@ const ls_field ls_config_fields[LS_CONFIG_FIELDS] = {
     SIZE(vocab, (size_t)1 << 24),
     SIZE(batch, (size_t)1 << 20),
     CHOICE(norm, norms),
+    CHOICE(norm_place, places),
     CHOICE(activation, activations),
     CHOICE(position, positions),
     CHOICE(mlp_cut, cuts),
+    CHOICE(objective, objectives),
+    SIZE_FROM(token_types, 0, (size_t)1 << 16),
+    FLAG(embedding_norm),
+    FLAG(sentence_order),
     FLAG(causal),
     FLAG(bias),
     FLAG(tied),
@@ -50,7 +58,8 @@ const ls_field ls_config_fields[LS_CONFIG_FIELDS] = {
 
 /* An enumeration without negative values is an unsigned or a signed int, as the compiler likes. */
 _Static_assert(sizeof(ls_norm_kind) == sizeof(int) && sizeof(ls_activation_kind) == sizeof(int) &&
-                   sizeof(ls_position_kind) == sizeof(int) && sizeof(ls_mlp_cut) == sizeof(int),
+                   sizeof(ls_position_kind) == sizeof(int) && sizeof(ls_mlp_cut) == sizeof(int) &&
+                   sizeof(ls_norm_place) == sizeof(int) && sizeof(ls_objective) == sizeof(int),
                "a choice is stored as an int");
 
 int ls_field_choice(const ls_config *config, const ls_field *field)
@@ -95,6 +104,7 @@ const char *ls_field_label(const char *key, const char *file, char buffer[LS_FIE
     if (file) {
         snprintf(buffer, LS_FIELD_LABEL_BYTES, "%s: %s", ls_show(file), key);
     } else {
+        if (strcmp(key, "norm_place") == 0) key = "norm"; /* its option's name */
         snprintf(buffer, LS_FIELD_LABEL_BYTES, "--%s", key);
         for (char *c = buffer + 2; *c; c++)
             if (*c == '_') *c = '-';

@@ -13,7 +13,7 @@ typedef enum ls_field_kind {
 } ls_field_kind;
 
 typedef struct ls_field {
-    const char *key; /* as in JSON; the option is "--" and - for _ */
+    const char *key; /* as in JSON; the option is "--" and - for _, but --norm for norm_place */
     ls_field_kind kind;
     size_t offset; /* in ls_config */
     size_t least, most;
@@ -24,7 +24,7 @@ typedef struct ls_field {
     size_t n_choices;
 } ls_field;
 
-enum { LS_CONFIG_FIELDS = 20 };
+enum { LS_CONFIG_FIELDS = 25 };
 extern const ls_field ls_config_fields[LS_CONFIG_FIELDS];
 
 /* The field's bytes in a configuration. */
@@ -55,7 +55,7 @@ const char *ls_field_label(const char *key, const char *file, char buffer[LS_FIE
 ls_status ls_config_check_file(const ls_config *config, const char *file) LS_MUST_USE;
 
 /* Whether the configuration is one of `count` built-in names, and those names. */
-enum { LS_CONFIG_NAMES = 3 };
+enum { LS_CONFIG_NAMES = 4 };
 extern const char *const ls_config_names[LS_CONFIG_NAMES];
 
 #endif

@@ -91,8 +91,8 @@ static ls_status read_base(ls_config *config, const json_t *value, const char *f
     const char *name = json_is_string(value) ? json_string_value(value) : "";
     for (size_t i = 0; i < LS_CONFIG_NAMES; i++)
         if (strcmp(name, ls_config_names[i]) == 0) return ls_config_named(name, config);
-    LS_FAIL(LS_ERR_INPUT, "%s: base %s: must be gpt2-nano, gpt2-124m or llama-nano", ls_show(file),
-            show_value(value));
+    LS_FAIL(LS_ERR_INPUT, "%s: base %s: must be gpt2-nano, gpt2-124m, llama-nano or bert-nano",
+            ls_show(file), show_value(value));
 exit:
     return status;
 }
@@ -188,7 +188,7 @@ ls_status ls_config_load(const char *name_or_file, ls_config *ret_config)
             return ls_config_named(name_or_file, ret_config);
     const char *nearest = ls_nearest(name_or_file, ls_config_names, LS_CONFIG_NAMES);
     LS_FAIL(LS_ERR_INPUT,
-            "--model %s: %s%s%s%s; use gpt2-nano, gpt2-124m, llama-nano or a JSON file",
+            "--model %s: %s%s%s%s; use gpt2-nano, gpt2-124m, llama-nano, bert-nano or a JSON file",
             ls_show(name_or_file),
             there ? "a folder" : "neither a built-in model nor a file that can be read",
             nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "");

@@ -76,22 +76,21 @@ typedef struct builder {
     ls_param_table *table;
     const ls_config *config;
     size_t layer;
+    int layered; /* inside a layer */
 } builder;
 
-static ls_param *add_layered(builder *b, ls_role role, const char *name)
+static ls_param *add_here(builder *b, ls_role role, const char *name)
 {
-    return add(b->table, role, b->layer, 1, name);
+    return add(b->table, role, b->layer, b->layered, name);
 }
 
 /* A norm's scale and, when it has one, shift. */
-static void add_norm(builder *b, ls_role scale, int layered, const char *scale_name,
-                     const char *shift_name)
+static void add_norm(builder *b, ls_role scale, const char *scale_name, const char *shift_name)
 {
     const ls_config *config = b->config;
-    as_vector(add(b->table, scale, b->layer, layered, scale_name), config->d_model, LS_INIT_ONE);
+    as_vector(add_here(b, scale, scale_name), config->d_model, LS_INIT_ONE);
     if (config->norm == LS_LAYER_NORM && config->bias)
-        as_vector(add(b->table, (ls_role)(scale + 1), b->layer, layered, shift_name),
-                  config->d_model, LS_INIT_ZERO);
+        as_vector(add_here(b, (ls_role)(scale + 1), shift_name), config->d_model, LS_INIT_ZERO);
 }
 
 /* A linear in -> out, W as [in, out] (y = x W), and its bias when the model has them. Its role is
@@ -99,11 +98,11 @@ static void add_norm(builder *b, ls_role scale, int layered, const char *scale_n
 static void add_linear(builder *b, ls_role weight, const char *weight_name, const char *bias_name,
                        size_t in, size_t out, double std, int cut, ls_granule_kind kind)
 {
-    ls_param *param = add_layered(b, weight, weight_name);
+    ls_param *param = add_here(b, weight, weight_name);
     as_matrix(param, in, out, std);
-    cut_by(param, b->config, cut, kind);
+    if (cut >= 0) cut_by(param, b->config, cut, kind);
     if (!b->config->bias || !bias_name) return;
-    param = add_layered(b, (ls_role)(weight + 1), bias_name);
+    param = add_here(b, (ls_role)(weight + 1), bias_name);
     as_vector(param, out, LS_INIT_ZERO);
     if (cut == 1) cut_by(param, b->config, 0, kind);
 }
@@ -113,10 +112,12 @@ static void add_layer(builder *b)
     const ls_config *c = b->config;
     size_t D = c->d_model, F = c->d_ff, kv = ls_axis_extent(ls_config_kv_axis(c));
     double std = c->init_std;
-    /* What is added to the residual stream 2 L times starts smaller (GPT-2). */
-    double std_out = std / sqrt(2 * (double)c->layers);
+    bool post = c->norm_place == LS_NORM_POST;
+    /* What is added to the residual stream 2 L times starts smaller (GPT-2); norms behind every sum
+     * make that unnecessary (BERT). */
+    double std_out = post ? std : std / sqrt(2 * (double)c->layers);
 
-    add_norm(b, LS_NORM1_SCALE, 1, "norm1.weight", "norm1.bias");
+    if (!post) add_norm(b, LS_NORM1_SCALE, "norm1.weight", "norm1.bias");
     add_linear(b, LS_QUERY_WEIGHT, "attention.query.weight", "attention.query.bias", D, D, std, 1,
                LS_GRANULE_HEADS);
     add_linear(b, LS_KEY_WEIGHT, "attention.key.weight", "attention.key.bias", D, kv, std, 1,
@@ -125,7 +126,10 @@ static void add_layer(builder *b)
                LS_GRANULE_KV_HEADS);
     add_linear(b, LS_ATTN_OUT_WEIGHT, "attention.output.weight", "attention.output.bias", D, D,
                std_out, 0, LS_GRANULE_HEADS);
-    add_norm(b, LS_NORM2_SCALE, 1, "norm2.weight", "norm2.bias");
+    if (post)
+        add_norm(b, LS_NORM1_SCALE, "norm1.weight", "norm1.bias");
+    else
+        add_norm(b, LS_NORM2_SCALE, "norm2.weight", "norm2.bias");
     if (c->activation == LS_SWIGLU)
         add_linear(b, LS_MLP_GATE_WEIGHT, "mlp.gate.weight", NULL, D, F, std, 1, LS_GRANULE_FF);
     if (c->mlp_cut == LS_MLP_COLUMN_FIRST)
@@ -136,32 +140,75 @@ static void add_layer(builder *b)
                    LS_GRANULE_MODEL);
     add_linear(b, LS_MLP_DOWN_WEIGHT, "mlp.down.weight", "mlp.down.bias", F, D, std_out, 0,
                LS_GRANULE_FF);
+    if (post) add_norm(b, LS_NORM2_SCALE, "norm2.weight", "norm2.bias");
 }
 
-static void add_all(builder *b)
+/* V x D, cut by rows. */
+static ls_param *add_vocabulary(builder *b, ls_role role, const char *name)
 {
     const ls_config *c = b->config;
-    ls_param *param = add(b->table, LS_TOKEN_EMBEDDING, 0, 0, "token_embedding.weight");
+    ls_param *param = add_here(b, role, name);
     as_matrix(param, c->vocab, c->d_model, c->init_std);
     cut_by(param, c, 0, LS_GRANULE_VOCAB);
+    return param;
+}
+
+static void add_embedding(builder *b)
+{
+    const ls_config *c = b->config;
+    ls_param *param = add_vocabulary(b, LS_TOKEN_EMBEDDING, "token_embedding.weight");
     if (c->tied) {
         param->uses = 2;
         param->also_last = true;
     }
     if (c->position == LS_LEARNED) {
-        param = add(b->table, LS_POSITION_EMBEDDING, 0, 0, "position_embedding.weight");
+        param = add_here(b, LS_POSITION_EMBEDDING, "position_embedding.weight");
         as_matrix(param, c->seq, c->d_model, c->init_std);
     }
-    for (b->layer = 0; b->layer < c->layers; b->layer++) add_layer(b);
+    if (c->token_types > 0) {
+        param = add_here(b, LS_TYPE_EMBEDDING, "token_type_embedding.weight");
+        as_matrix(param, c->token_types, c->d_model, c->init_std);
+    }
+    if (c->embedding_norm)
+        add_norm(b, LS_EMBEDDING_NORM_SCALE, "embedding_norm.weight", "embedding_norm.bias");
+}
 
-    b->layer = 0;
-    size_t tail = b->table->count;
-    add_norm(b, LS_FINAL_NORM_SCALE, 0, "final_norm.weight", "final_norm.bias");
-    if (!c->tied) {
-        param = add(b->table, LS_HEAD_WEIGHT, 0, 0, "head.weight");
-        as_matrix(param, c->vocab, c->d_model, c->init_std);
+/* What stands behind the layers. */
+static void add_heads(builder *b)
+{
+    const ls_config *c = b->config;
+    size_t D = c->d_model;
+    bool masked = c->objective == LS_MASKED_TOKEN;
+    if (c->norm_place == LS_NORM_PRE)
+        add_norm(b, LS_FINAL_NORM_SCALE, "final_norm.weight", "final_norm.bias");
+    if (masked) {
+        add_linear(b, LS_MASKED_DENSE_WEIGHT, "masked_head.dense.weight", "masked_head.dense.bias",
+                   D, D, c->init_std, -1, LS_GRANULE_NONE);
+        add_norm(b, LS_MASKED_NORM_SCALE, "masked_head.norm.weight", "masked_head.norm.bias");
+    }
+    if (!c->tied) add_vocabulary(b, LS_HEAD_WEIGHT, "head.weight");
+    if (masked && c->bias) {
+        ls_param *param = add_here(b, LS_VOCAB_BIAS, "masked_head.bias");
+        as_vector(param, c->vocab, LS_INIT_ZERO);
         cut_by(param, c, 0, LS_GRANULE_VOCAB);
     }
+    if (c->sentence_order) {
+        add_linear(b, LS_POOLER_WEIGHT, "pooler.weight", "pooler.bias", D, D, c->init_std, -1,
+                   LS_GRANULE_NONE);
+        add_linear(b, LS_ORDER_WEIGHT, "order_head.weight", "order_head.bias", D, 2, c->init_std,
+                   -1, LS_GRANULE_NONE);
+    }
+}
+
+static void add_all(builder *b)
+{
+    add_embedding(b);
+    b->layered = 1;
+    for (b->layer = 0; b->layer < b->config->layers; b->layer++) add_layer(b);
+    b->layered = 0;
+    b->layer = 0;
+    size_t tail = b->table->count;
+    add_heads(b);
     for (; tail < b->table->count; tail++) b->table->params[tail].stage = LS_STAGE_LAST;
 }
 
@@ -176,7 +223,7 @@ ls_status ls_param_table_create(ls_param_table **ret_table, const ls_config *con
     /* Each role at most once per layer, and once outside. */
     table->params = calloc((config->layers + 1) * LS_ROLES, sizeof *table->params);
     if (!table->params) LS_FAIL(LS_ERR_MEMORY, "no memory for the parameter table");
-    add_all(&(builder){table, &table->config, 0});
+    add_all(&(builder){table, &table->config, 0, 0});
     *ret_table = table;
     table = NULL;
 exit:

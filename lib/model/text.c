@@ -5,6 +5,7 @@
 
 #include "base/read_file.h"
 #include "lockstep/base/show.h"
+#include "lockstep/model/masked_text.h"
 #include "lockstep/numerics/random.h"
 
 ls_status ls_text_read(const char *path, ls_text *ret_text)
@@ -49,6 +50,13 @@ ls_status ls_text_check(const ls_text *text, const char *path, size_t S, size_t 
     }
 exit:
     return status;
+}
+
+ls_status ls_text_check_model(const ls_text *text, const char *path, const ls_config *config)
+{
+    if (config->objective == LS_MASKED_TOKEN)
+        return ls_masked_text_check(text, path, config->seq, config->vocab);
+    return ls_text_check(text, path, config->seq, config->vocab);
 }
 
 void ls_text_batch(const ls_text *text, uint64_t seed, uint32_t step, size_t first,

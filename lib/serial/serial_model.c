@@ -46,6 +46,8 @@ ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine en
     ls_status status = LS_OK;
     ls_serial *serial = NULL;
     LS_TRY(check_store(store));
+    if (store->table->config.objective == LS_MASKED_TOKEN)
+        LS_FAIL(LS_ERR_INPUT, "--model %s: BERT is not in this version", store->table->config.name);
 
     serial = calloc(1, sizeof *serial);
     if (serial == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a serial model");

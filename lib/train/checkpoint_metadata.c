@@ -9,9 +9,9 @@ ls_status ls_checkpoint_same_model(const ls_safetensors *file, const char *path,
                                    const ls_config *config)
 {
     /* Two models may agree in every shape and still compute different things. */
-    static const char *const keys[] = {"heads",    "kv_heads", "norm",      "activation",
-                                       "position", "mlp_cut",  "causal",    "bias",
-                                       "tied",     "norm_eps", "rope_theta"};
+    static const char *const keys[] = {
+        "heads",     "kv_heads", "norm", "norm_place", "activation", "position",  "mlp_cut",
+        "objective", "causal",   "bias", "tied",       "norm_eps",   "rope_theta"};
     ls_status status = LS_OK;
     const char *json = ls_safetensors_metadata(file, "model");
     char *own_text = NULL, *theirs_text = NULL, *ours_text = NULL;

@@ -19,6 +19,7 @@ ls_status ls_train_layout(const ls_run *run, const ls_param_table *table, const 
 typedef struct ls_step_batch {
     ls_batch batch;
     int32_t *tokens, *targets;
+    int32_t *segments, *lengths, *order; /* masked-token models alone */
 } ls_step_batch;
 
 ls_status ls_step_batch_create(ls_step_batch *ret_batch, const ls_run *run, size_t first,

@@ -3,6 +3,7 @@
 
 #include "io/new_file.h"
 #include "lockstep/io/safetensors.h"
+#include "lockstep/model/masked_text.h"
 #include "train/checkpoint_metadata.h"
 #include "train/training.h"
 
@@ -62,7 +63,7 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result
 
     LS_TRY(ls_run_check(run));
     if (!run->text) LS_FAIL(LS_ERR_INPUT, "a run needs a text");
-    LS_TRY(ls_text_check(run->text, "the text", run->config.seq, run->config.vocab));
+    LS_TRY(ls_text_check_model(run->text, "the text", &run->config));
     LS_TRY(ls_param_table_create(&table, &run->config));
     if (!watcher) watcher = &nobody;
     /* A place that cannot be written is better known before the training than after. */
@@ -131,11 +132,21 @@ ls_status ls_step_batch_create(ls_step_batch *ret_batch, const ls_run *run, size
     batch.targets = malloc((n + 1) * sizeof *batch.targets);
     if (!batch.tokens || !batch.targets)
         LS_FAIL(LS_ERR_MEMORY, "no memory for a batch of %zu tokens", n);
+    if (run->config.objective == LS_MASKED_TOKEN) {
+        batch.segments = malloc((n + 1) * sizeof *batch.segments);
+        batch.lengths = malloc((sequences + 1) * sizeof *batch.lengths);
+        batch.order = malloc((sequences + 1) * sizeof *batch.order);
+        if (!batch.segments || !batch.lengths || !batch.order)
+            LS_FAIL(LS_ERR_MEMORY, "no memory for a batch of %zu tokens", n);
+    }
     batch.batch.B = sequences;
     batch.batch.S = run->config.seq;
     batch.batch.first = first;
     batch.batch.tokens = batch.tokens;
     batch.batch.targets = batch.targets;
+    batch.batch.segments = batch.segments;
+    batch.batch.lengths = batch.lengths;
+    batch.batch.order = batch.order;
     batch.batch.seed = run->seed;
     batch.batch.dropout = true;
     *ret_batch = batch;
@@ -148,6 +159,13 @@ exit:
 void ls_step_batch_fill(ls_step_batch *batch, const ls_run *run, uint64_t step)
 {
     batch->batch.step = (uint32_t)step;
+    if (run->config.objective == LS_MASKED_TOKEN) {
+        const ls_masked_arrays arrays = {batch->tokens, batch->targets, batch->segments,
+                                         batch->lengths, batch->order};
+        ls_masked_text_batch(run->text, run->seed, batch->batch.step, batch->batch.first,
+                             batch->batch.B, batch->batch.S, &arrays);
+        return;
+    }
     ls_text_batch(run->text, run->seed, batch->batch.step, batch->batch.first, batch->batch.B,
                   batch->batch.S, batch->tokens, batch->targets);
 }
@@ -156,6 +174,9 @@ void ls_step_batch_free(ls_step_batch *batch)
 {
     free(batch->tokens);
     free(batch->targets);
+    free(batch->segments);
+    free(batch->lengths);
+    free(batch->order);
     memset(batch, 0, sizeof *batch);
 }
 

@@ -27,6 +27,11 @@ static inline void assert_same(const ls_config *a, const ls_config *b)
     ck_assert_int_eq(a->activation, b->activation);
     ck_assert_int_eq(a->position, b->position);
     ck_assert_int_eq(a->mlp_cut, b->mlp_cut);
+    ck_assert_int_eq(a->norm_place, b->norm_place);
+    ck_assert_int_eq(a->objective, b->objective);
+    ck_assert_uint_eq(a->token_types, b->token_types);
+    ck_assert_int_eq(a->embedding_norm, b->embedding_norm);
+    ck_assert_int_eq(a->sentence_order, b->sentence_order);
     ck_assert_int_eq(a->causal, b->causal);
     ck_assert_int_eq(a->bias, b->bias);
     ck_assert_int_eq(a->tied, b->tied);

@@ -53,14 +53,34 @@ START_TEST(built_in_models)
     ck_assert(!found.bias && !found.tied && found.causal);
     ck_assert_double_eq(found.dropout, 0);
 
-    static const char *const names[] = {"gpt2-nano", "gpt2-124m", "llama-nano"};
-    for (int i = 0; i < 3; i++) {
+    expected = named("gpt2-nano"); /* BERT's sizes are GPT-2's, its choices are its own */
+    strcpy(expected.name, "bert-nano");
+    expected.vocab = 260;
+    expected.norm_place = LS_NORM_POST;
+    expected.activation = LS_GELU_ERF;
+    expected.objective = LS_MASKED_TOKEN;
+    expected.token_types = 2;
+    expected.embedding_norm = expected.sentence_order = true;
+    expected.causal = false;
+    expected.norm_eps = 1e-12;
+    found = named("bert-nano");
+    assert_same(&found, &expected);
+    ls_config_place_norms(&found, LS_NORM_PRE); /* Megatron-LM's */
+    ck_assert(found.norm_place == LS_NORM_PRE && !found.embedding_norm);
+    ls_config_place_norms(&found, LS_NORM_POST);
+    assert_same(&found, &expected);
+    found = named("gpt2-nano");
+    ls_config_place_norms(&found, LS_NORM_POST);
+    ck_assert(found.norm_place == LS_NORM_POST && !found.embedding_norm);
+
+    static const char *const names[] = {"gpt2-nano", "gpt2-124m", "llama-nano", "bert-nano"};
+    for (int i = 0; i < 4; i++) {
         found = named(names[i]);
         ASSERT_OK(ls_config_check(&found));
     }
     ls_config before = found;
     ASSERT_SAYS(ls_config_named("gpt2-mano", &found), LS_ERR_INPUT, "--model gpt2-mano",
-                "did you mean gpt2-nano?", "gpt2-124m", "llama-nano");
+                "did you mean gpt2-nano?", "gpt2-124m", "llama-nano or bert-nano");
     ASSERT_SAYS(ls_config_named("\x1b[2J", &found), LS_ERR_INPUT, "--model \\x1b[2J", "llama-nano");
     assert_same(&found, &before);
 }
@@ -162,6 +182,10 @@ START_TEST(numbers_out_of_range)
             "--activation 3: ", "gelu_tanh, gelu_erf or swiglu");
     REFUSED("gpt2-nano", c.position = (ls_position_kind)7, "--position 7: ", "learned or rotary");
     REFUSED("gpt2-nano", c.mlp_cut = (ls_mlp_cut)-1, "--mlp-cut -1: ", "column_first or row_first");
+    REFUSED("bert-nano", c.norm_place = (ls_norm_place)2, "--norm 2: ", "pre or post");
+    REFUSED("bert-nano", c.objective = (ls_objective)2,
+            "--objective 2: ", "next_token or masked_token");
+    REFUSED("bert-nano", c.token_types = 65537, "--token-types 65537: ", "from 0 to 65536");
     REFUSED("gpt2-nano", memset(c.name, 'x', sizeof c.name), "name");
     ls_config edge = named("gpt2-nano");
     edge.dropout = 0.999999;
@@ -188,6 +212,9 @@ START_TEST(sizes_that_do_not_fit)
     REFUSED("llama-nano", (c.heads = 48, c.kv_heads = 48), "--heads 48: ", "1 wide", "even",
             "use 1, 2, 3, 4, 6, 8, 12 or 24");
     REFUSED("llama-nano", (c.d_model = 45, c.heads = 9, c.kv_heads = 9), "--d-model 45: ", "even");
+    REFUSED("gpt2-nano", c.sentence_order = true, "--sentence-order true: ", "--objective");
+    REFUSED("bert-nano", c.objective = LS_NEXT_TOKEN, "--sentence-order true: ", "masked_token");
+    REFUSED("bert-nano", c.token_types = 1, "--token-types 1: ", "use 0 or at least 2");
     REFUSED("llama-nano", c.bias = true, "--activation swiglu: ", "--bias");
     REFUSED("llama-nano", c.mlp_cut = LS_MLP_ROW_FIRST, "--mlp-cut row_first: ", "gelu_tanh");
 }

@@ -17,6 +17,11 @@ static const ls_config unusual = {.name = "unusual",
                                   .activation = LS_GELU_ERF,
                                   .position = LS_ROTARY,
                                   .mlp_cut = LS_MLP_ROW_FIRST,
+                                  .norm_place = LS_NORM_POST,
+                                  .objective = LS_MASKED_TOKEN,
+                                  .token_types = 3,
+                                  .embedding_norm = true,
+                                  .sentence_order = true,
                                   .causal = false,
                                   .bias = true,
                                   .tied = false,
@@ -33,8 +38,9 @@ static const char *json_file(const char *text)
 
 START_TEST(json_round_trip)
 {
-    ls_config models[4] = {named("gpt2-nano"), named("gpt2-124m"), named("llama-nano"), unusual};
-    for (int i = 0; i < 4; i++) {
+    ls_config models[5] = {named("gpt2-nano"), named("gpt2-124m"), named("llama-nano"),
+                           named("bert-nano"), unusual};
+    for (int i = 0; i < 5; i++) {
         char *text = NULL, *again = NULL;
         ls_config read;
         memset(&read, 0x55, sizeof read);
@@ -145,8 +151,13 @@ static const struct {
     {"{\"norm\": 0}", {"norm 0: must be layernorm or rmsnorm"}},
     {"{\"activation\": \"relu\\u0007\"}",
      {"activation \"relu", "must be gelu_tanh, gelu_erf or swiglu"}},
-    {"{\"base\": \"bert-nano\"}",
-     {"base \"bert-nano\": must be gpt2-nano, gpt2-124m or llama-nano"}},
+    {"{\"base\": \"bart-nano\"}",
+     {"base \"bart-nano\": must be gpt2-nano, gpt2-124m, llama-nano or bert-nano"}},
+    {"{\"norm_place\": \"before\"}", {"norm_place \"before\": must be pre or post"}},
+    {"{\"objective\": true}", {"objective true: must be next_token or masked_token"}},
+    {"{\"token_types\": -1}", {"token_types -1: must be a whole number from 0 to 65536"}},
+    {"{\"base\": \"bert-nano\", \"token_types\": 1}", {"token_types 1: ", "0 or at least 2"}},
+    {"{\"sentence_order\": true}", {"sentence_order true: ", "set objective to masked_token"}},
     {"{\"base\": 1}", {"base 1: must be"}},
     {"{\"name\": \"\"}", {"name \"\": must be 1 to 63 printable bytes"}},
     {"{\"name\": \"a\\nb\"}", {"name ", "printable"}},

@@ -63,6 +63,40 @@ static const expected llama_nano[] = {
     {"final_norm.weight",         LS_FINAL_NORM_SCALE,    48,  0, -1, NONE,   1, 48, 0},
     {"head.weight",               LS_HEAD_WEIGHT,        256, 48,  0, VOCAB, 12, 32, 0.02},
 };
+
+/* Norms behind attention and MLP; nothing starts smaller. */
+static const expected bert_nano[] = {
+    {"token_embedding.weight",    LS_TOKEN_EMBEDDING,    260, 48,  0, VOCAB, 12, 32, 0.02},
+    {"position_embedding.weight", LS_POSITION_EMBEDDING,  24, 48, -1, NONE,   1, 24, 0.02},
+    {"token_type_embedding.weight", LS_TYPE_EMBEDDING,     2, 48, -1, NONE,   1,  2, 0.02},
+    {"embedding_norm.weight",     LS_EMBEDDING_NORM_SCALE,48,  0, -1, NONE,   1, 48, 0},
+    {"embedding_norm.bias",       LS_EMBEDDING_NORM_SHIFT,48,  0, -1, NONE,   1, 48, 0},
+    {".attention.query.weight",   LS_QUERY_WEIGHT,        48, 48,  1, HEADS, 12,  4, 0.02},
+    {".attention.query.bias",     LS_QUERY_BIAS,          48,  0,  0, HEADS, 12,  4, 0},
+    {".attention.key.weight",     LS_KEY_WEIGHT,          48, 48,  1, KV,    12,  4, 0.02},
+    {".attention.key.bias",       LS_KEY_BIAS,            48,  0,  0, KV,    12,  4, 0},
+    {".attention.value.weight",   LS_VALUE_WEIGHT,        48, 48,  1, KV,    12,  4, 0.02},
+    {".attention.value.bias",     LS_VALUE_BIAS,          48,  0,  0, KV,    12,  4, 0},
+    {".attention.output.weight",  LS_ATTN_OUT_WEIGHT,     48, 48,  0, HEADS, 12,  4, 0.02},
+    {".attention.output.bias",    LS_ATTN_OUT_BIAS,       48,  0, -1, NONE,   1, 48, 0},
+    {".norm1.weight",             LS_NORM1_SCALE,         48,  0, -1, NONE,   1, 48, 0},
+    {".norm1.bias",               LS_NORM1_SHIFT,         48,  0, -1, NONE,   1, 48, 0},
+    {".mlp.up.weight",            LS_MLP_UP_WEIGHT,       48,192,  1, FF,    12, 16, 0.02},
+    {".mlp.up.bias",              LS_MLP_UP_BIAS,        192,  0,  0, FF,    12, 16, 0},
+    {".mlp.down.weight",          LS_MLP_DOWN_WEIGHT,    192, 48,  0, FF,    12, 16, 0.02},
+    {".mlp.down.bias",            LS_MLP_DOWN_BIAS,       48,  0, -1, NONE,   1, 48, 0},
+    {".norm2.weight",             LS_NORM2_SCALE,         48,  0, -1, NONE,   1, 48, 0},
+    {".norm2.bias",               LS_NORM2_SHIFT,         48,  0, -1, NONE,   1, 48, 0},
+    {"masked_head.dense.weight",  LS_MASKED_DENSE_WEIGHT, 48, 48, -1, NONE,   1, 48, 0.02},
+    {"masked_head.dense.bias",    LS_MASKED_DENSE_BIAS,   48,  0, -1, NONE,   1, 48, 0},
+    {"masked_head.norm.weight",   LS_MASKED_NORM_SCALE,   48,  0, -1, NONE,   1, 48, 0},
+    {"masked_head.norm.bias",     LS_MASKED_NORM_SHIFT,   48,  0, -1, NONE,   1, 48, 0},
+    {"masked_head.bias",          LS_VOCAB_BIAS,         260,  0,  0, VOCAB, 12, 32, 0},
+    {"pooler.weight",             LS_POOLER_WEIGHT,       48, 48, -1, NONE,   1, 48, 0.02},
+    {"pooler.bias",               LS_POOLER_BIAS,         48,  0, -1, NONE,   1, 48, 0},
+    {"order_head.weight",         LS_ORDER_WEIGHT,        48,  2, -1, NONE,   1, 48, 0.02},
+    {"order_head.bias",           LS_ORDER_BIAS,           2,  0, -1, NONE,   1,  2, 0},
+};
 /* clang-format on */
 
 static ls_param_table *table_of(const ls_config *config)
@@ -106,7 +140,8 @@ static void assert_entry(const ls_param *found, const expected *e, size_t layer,
     int shared = tied && e->role == LS_TOKEN_EMBEDDING;
     ck_assert_int_eq(found->uses, shared ? 2 : 1);
     ck_assert_int_eq(found->also_last, shared);
-    int last = e->role >= LS_FINAL_NORM_SCALE;
+    int last = e->role >= LS_FINAL_NORM_SCALE && e->role != LS_TYPE_EMBEDDING &&
+               e->role != LS_EMBEDDING_NORM_SCALE && e->role != LS_EMBEDDING_NORM_SHIFT;
     ck_assert_int_eq(found->stage, layered ? LS_STAGE_LAYER
                                    : last  ? LS_STAGE_LAST
                                            : LS_STAGE_FIRST);
@@ -153,6 +188,46 @@ START_TEST(table_of_llama_nano)
 }
 END_TEST
 
+START_TEST(table_of_bert_nano)
+{
+    ls_config config = named("bert-nano");
+    ls_param_table *table = table_of(&config);
+    assert_table(table, bert_nano, sizeof bert_nano / sizeof bert_nano[0]);
+    ls_param_table_destroy(&table);
+
+    /* Megatron-LM's rearrangement: GPT-2's layers and final norm, no norm after the embedding. */
+    ls_config_place_norms(&config, LS_NORM_PRE);
+    table = table_of(&config);
+    ck_assert_uint_eq(ls_param_find(table, LS_EMBEDDING_NORM_SCALE, 0), (size_t)-1);
+    size_t type = ls_param_find(table, LS_TYPE_EMBEDDING, 0);
+    ck_assert_str_eq(table->params[type + 1].name, "layers.0.norm1.weight");
+    ck_assert_uint_eq(ls_param_find(table, LS_ATTN_OUT_BIAS, 0) + 1,
+                      ls_param_find(table, LS_NORM2_SCALE, 0));
+    const ls_param *out = &table->params[ls_param_find(table, LS_ATTN_OUT_WEIGHT, 1)];
+    ck_assert(fabs(out->std - SMALL) < 1e-17);
+    size_t final = ls_param_find(table, LS_FINAL_NORM_SHIFT, 0);
+    ck_assert_str_eq(table->params[final + 1].name, "masked_head.dense.weight");
+    ck_assert_uint_eq(table->count, final + 10);
+    ls_param_table_destroy(&table);
+}
+END_TEST
+
+/* The published size of BERT base, uncased: 110 million, which counts the decoder's bias and the
+ * two heads. */
+START_TEST(parameters_of_bert_base)
+{
+    ls_config config = named("bert-nano");
+    config.layers = 12;
+    config.d_model = 768;
+    config.d_ff = 3072;
+    config.seq = 512;
+    config.vocab = 30522;
+    ls_param_table *table = table_of(&config);
+    ck_assert_uint_eq(ls_param_table_elements(table), 110106428);
+    ls_param_table_destroy(&table);
+}
+END_TEST
+
 /* The published size of GPT-2 small: tied weights once, no padded rows. */
 START_TEST(parameters_of_gpt2_124m)
 {
@@ -187,7 +262,7 @@ END_TEST
 /* Every choice: which roles exist. */
 START_TEST(roles_by_choice)
 {
-    for (int choice = 0; choice < 64; choice++) {
+    for (int choice = 0; choice < 1024; choice++) {
         ls_config config = named("gpt2-nano");
         config.layers = 2;
         config.bias = choice & 1;
@@ -196,6 +271,13 @@ START_TEST(roles_by_choice)
         config.position = choice & 8 ? LS_ROTARY : LS_LEARNED;
         config.activation = choice & 16 ? LS_SWIGLU : LS_GELU_ERF;
         config.kv_heads = choice & 32 ? 3 : 12;
+        config.norm_place = choice & 64 ? LS_NORM_POST : LS_NORM_PRE;
+        config.objective = choice & 128 ? LS_MASKED_TOKEN : LS_NEXT_TOKEN;
+        config.sentence_order = choice & 256;
+        config.embedding_norm = choice & 512;
+        config.token_types = choice & 512 ? 3 : 0;
+        bool masked = config.objective == LS_MASKED_TOKEN;
+        if (config.sentence_order && !masked) continue;
         if (config.activation == LS_SWIGLU && config.bias) continue; /* not a model */
         ls_param_table *table = table_of(&config);
         size_t found = 0;
@@ -207,8 +289,42 @@ START_TEST(roles_by_choice)
                 break;
             case LS_NORM1_SHIFT:
             case LS_NORM2_SHIFT:
-            case LS_FINAL_NORM_SHIFT:
                 there = config.bias && config.norm == LS_LAYER_NORM;
+                break;
+            case LS_FINAL_NORM_SCALE:
+                there = config.norm_place == LS_NORM_PRE;
+                break;
+            case LS_FINAL_NORM_SHIFT:
+                there =
+                    config.norm_place == LS_NORM_PRE && config.bias && config.norm == LS_LAYER_NORM;
+                break;
+            case LS_TYPE_EMBEDDING:
+                there = config.token_types > 0;
+                break;
+            case LS_EMBEDDING_NORM_SCALE:
+                there = config.embedding_norm;
+                break;
+            case LS_EMBEDDING_NORM_SHIFT:
+                there = config.embedding_norm && config.bias && config.norm == LS_LAYER_NORM;
+                break;
+            case LS_MASKED_DENSE_WEIGHT:
+            case LS_MASKED_NORM_SCALE:
+                there = masked;
+                break;
+            case LS_MASKED_NORM_SHIFT:
+                there = masked && config.bias && config.norm == LS_LAYER_NORM;
+                break;
+            case LS_MASKED_DENSE_BIAS:
+            case LS_VOCAB_BIAS:
+                there = masked && config.bias;
+                break;
+            case LS_POOLER_WEIGHT:
+            case LS_ORDER_WEIGHT:
+                there = config.sentence_order;
+                break;
+            case LS_POOLER_BIAS:
+            case LS_ORDER_BIAS:
+                there = config.sentence_order && config.bias;
                 break;
             case LS_QUERY_BIAS:
             case LS_KEY_BIAS:
@@ -290,6 +406,8 @@ int main(void)
     TCase *tcase = tcase_create("param_table");
     tcase_add_test(tcase, table_of_gpt2_nano);
     tcase_add_test(tcase, table_of_llama_nano);
+    tcase_add_test(tcase, table_of_bert_nano);
+    tcase_add_test(tcase, parameters_of_bert_base);
     tcase_add_test(tcase, parameters_of_gpt2_124m);
     tcase_add_test(tcase, row_first_mlp);
     tcase_add_test(tcase, roles_by_choice);

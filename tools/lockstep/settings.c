@@ -13,6 +13,7 @@ static const char *const engines[] = {"portable", "openblas", NULL};
 static const char *const engines_or_both[] = {"portable", "openblas", "both", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
 static const char *const optimizers[] = {"adamw", "sgd", NULL};
+static const char *const norm_places[] = {"pre", "post", NULL};
 static const char *const mlp_cuts[] = {"column_first", "row_first", NULL};
 
 static void add(settings *s, const command_spec *command, int marks, ls_option option)
@@ -31,8 +32,9 @@ static void make_table(settings *s, const command_spec *command)
 #define ADD(marks, option) add(s, command, marks, option)
     snprintf(s->heading, sizeof s->heading, "Model (the sizes are those of %s)", ls_show(c->name));
     ADD(FOR_ALL, ls_option_heading(s->heading));
-    ADD(FOR_ALL, ls_option_string("model", &s->model, "NAME|FILE.json",
-                                  "gpt2-nano, gpt2-124m, llama-nano, or a file of sizes"));
+    ADD(FOR_ALL,
+        ls_option_string("model", &s->model, "NAME|FILE.json",
+                         "gpt2-nano, gpt2-124m, llama-nano, bert-nano, or a file of sizes"));
     ADD(FOR_ALL, ls_option_size("layers", &c->layers, 1, 4000, "N", "transformer layers"));
     ADD(FOR_ALL, ls_option_size("d-model", &c->d_model, 1, (size_t)1 << 20, "N", "model width"));
     ADD(FOR_ALL, ls_option_size("heads", &c->heads, 1, (size_t)1 << 12, "N", "attention heads"));
@@ -44,6 +46,9 @@ static void make_table(settings *s, const command_spec *command)
     ADD(FOR_ALL, ls_option_real("dropout", &c->dropout, 0.0, false, 0.99, "X", "dropped share"));
     ADD(FOR_ALL, ls_option_real("label-smoothing", &c->label_smoothing, 0.0, false, 0.99, "X",
                                 "share of the target given to all words"));
+    ADD(FOR_ALL, ls_option_choice("norm", &s->norm_place, norm_places,
+                                  "where norms stand: before attention and MLP, or after the "
+                                  "residual sums as BERT was published"));
     ADD(FOR_ALL, ls_option_choice("mlp-cut", &s->mlp_cut, mlp_cuts,
                                   "which way the MLP's first matrix is cut; row_first is the way "
                                   "that Megatron-LM rejects"));
@@ -111,6 +116,7 @@ static void set_defaults(settings *s, const ls_config *config)
     s->engine = (int)s->run.engine;
     s->optimizer = (int)s->run.optimizer;
     s->mlp_cut = (int)config->mlp_cut;
+    s->norm_place = (int)config->norm_place;
     s->dtype = s->run.dtype == LS_F64 ? 1 : 0;
     s->timeout_s = 600;
 }
@@ -128,6 +134,7 @@ static void settle(settings *s, const ls_config *config)
     if (config->kv_heads == config->heads && given(s, "heads") && !given(s, "kv-heads"))
         run->config.kv_heads = run->config.heads;
     run->config.mlp_cut = (ls_mlp_cut)s->mlp_cut;
+    if (given(s, "norm")) ls_config_place_norms(&run->config, (ls_norm_place)s->norm_place);
     run->config.batch = run->batch;
     s->both_engines = s->engine == 2;
     run->engine = s->engine == 1 ? LS_ENGINE_OPENBLAS : LS_ENGINE_PORTABLE;
@@ -171,7 +178,7 @@ static ls_status read_text(settings *s)
         if (s->text.bytes == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the text");
         memcpy(s->text.bytes, builtin_text, builtin_text_bytes);
     }
-    LS_TRY(ls_text_check(&s->text, s->text_name, s->run.config.seq, s->run.config.vocab));
+    LS_TRY(ls_text_check_model(&s->text, s->text_name, &s->run.config));
     s->run.text = &s->text;
 exit:
     return status;

@@ -22,7 +22,7 @@ typedef struct settings {
     /* How the above was read. */
     const char *text_file;
     ls_text text;
-    int engine, dtype, optimizer, mlp_cut, timeout_s;
+    int engine, dtype, optimizer, norm_place, mlp_cut, timeout_s;
     bool help;
     char heading[128]; /* of the model's options */
     ls_option options[MAX_OPTIONS];

@@ -14,10 +14,9 @@
 
 #include "lockstep/base/real.h"
 #include "lockstep/numerics/axis.h"
+#include "lockstep/numerics/ignore.h"
 
 LS_BEGIN_DECLS
-
-enum { LS_IGNORE = -100 }; /* a target that takes no part in the loss */
 
 /* The columns of the vocabulary that are held: granules first .. first + held.granules of an axis
  * whose logical extent is V. */

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/api.h"
 #include "lockstep/numerics/axis.h"
+#include "lockstep/numerics/ignore.h"
 
 LS_BEGIN_DECLS
 
@@ -16,9 +17,14 @@ typedef struct ls_batch {
     size_t first; /* global number of the first: a micro-batch is a run of the global batch */
     const int32_t *tokens;  /* B x S                                                             */
     const int32_t *targets; /* B x S, LS_IGNORE where there is none                              */
-    uint64_t seed;          /* of dropout                                                        */
-    uint32_t step;          /* number of the training step                                       */
-    bool dropout;           /* off: evaluation                                                   */
+    /* Masked-token models; each may be NULL. */
+    const int32_t *segments; /* B x S token types; NULL: all 0                                   */
+    const int32_t *lengths;  /* B: tokens of each sequence, the rest of S being padding that nobody
+                                attends to; NULL: all S                                          */
+    const int32_t *order; /* B: 0 spans in order, 1 swapped, LS_IGNORE; NULL: no sentence has one */
+    uint64_t seed;        /* of dropout                                                        */
+    uint32_t step;        /* number of the training step                                       */
+    bool dropout;         /* off: evaluation                                                   */
 } ls_batch;
 
 /* The token axis: B granules, one per sequence (contract rule 9). */

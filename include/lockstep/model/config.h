@@ -15,6 +15,16 @@ typedef enum ls_norm_kind { LS_LAYER_NORM = 0, LS_RMS_NORM } ls_norm_kind;
 typedef enum ls_activation_kind { LS_GELU_TANH = 0, LS_GELU_ERF, LS_SWIGLU } ls_activation_kind;
 typedef enum ls_position_kind { LS_LEARNED = 0, LS_ROTARY } ls_position_kind;
 
+/* Where a layer's norms stand: before attention and MLP, with one more norm after the last layer
+ * (GPT-2; Megatron-LM's rearrangement of BERT), or after each residual sum, as BERT was published,
+ * and then none at the end. */
+typedef enum ls_norm_place { LS_NORM_PRE = 0, LS_NORM_POST } ls_norm_place;
+
+/* What is predicted: each token's successor (GPT), or tokens that were hidden (BERT). The latter
+ * has a head of its own before the vocabulary: a linear D -> D, GELU (exact), a norm, then the
+ * decoder with a bias per word. */
+typedef enum ls_objective { LS_NEXT_TOKEN = 0, LS_MASKED_TOKEN } ls_objective;
+
 /* How the first matrix of the MLP is cut: by columns as Megatron does, or by rows, the way it
  * rejects (a reduction before the activation; kept to teach). */
 typedef enum ls_mlp_cut { LS_MLP_COLUMN_FIRST = 0, LS_MLP_ROW_FIRST } ls_mlp_cut;
@@ -30,20 +40,27 @@ typedef struct ls_config {
     size_t vocab;    /* V, logical rows */
     size_t batch;    /* B, the global batch if nothing else is said */
     ls_norm_kind norm;
+    ls_norm_place norm_place;
     ls_activation_kind activation;
     ls_position_kind position;
     ls_mlp_cut mlp_cut;
+    ls_objective objective;
+    size_t token_types;  /* rows of the token-type embedding; 0: the model has none */
+    bool embedding_norm; /* a norm right after the embedding, before its dropout    */
+    bool sentence_order; /* a second loss: are two spans in order? Masked-token models alone */
     bool causal;
     bool bias; /* linears and LayerNorm have one */
     bool tied; /* the output head is the token embedding */
     double dropout;
     double norm_eps;
     double rope_theta;
-    double init_std; /* 0.02; the residual outputs take init_std / sqrt(2 L) */
+    double init_std; /* 0.02; the residual outputs take init_std / sqrt(2 L), but not where the
+                        norms stand behind the residual sums */
     double label_smoothing;
 } ls_config;
 
-/* A built-in model by name: gpt2-nano, gpt2-124m, llama-nano. LS_ERR_INPUT lists the names. */
+/* A built-in model by name: gpt2-nano, gpt2-124m, llama-nano, bert-nano. LS_ERR_INPUT lists the
+ * names. */
 LS_API ls_status ls_config_named(const char *name, ls_config *ret_config) LS_MUST_USE;
 
 /* A model from a JSON file (keys as the fields above; "base": a built-in name to start from) or,
@@ -57,6 +74,11 @@ LS_API ls_status ls_config_to_json(const ls_config *config, char **ret_json) LS_
 /* Whether the sizes fit each other: one line naming the option (--heads, ...), its value and what
  * is allowed. Limits each size so that no product overflows. */
 LS_API ls_status ls_config_check(const ls_config *config) LS_MUST_USE;
+
+/* Puts the norms in their place, and with them what belongs to it: a masked-token model has a norm
+ * after its embedding when they stand behind the residual sums (BERT), and none when they stand
+ * before the blocks (Megatron-LM). */
+LS_API void ls_config_place_norms(ls_config *config, ls_norm_place place);
 
 static inline size_t ls_config_head_width(const ls_config *config)
 {

@@ -37,6 +37,19 @@ typedef enum ls_role {
     LS_FINAL_NORM_SCALE,
     LS_FINAL_NORM_SHIFT,
     LS_HEAD_WEIGHT, /* V x D, cut by rows; absent when tied      */
+    /* What BERT has beside these; all whole but the vocabulary's bias. */
+    LS_TYPE_EMBEDDING,       /* token types x D            */
+    LS_EMBEDDING_NORM_SCALE, /* D                          */
+    LS_EMBEDDING_NORM_SHIFT,
+    LS_MASKED_DENSE_WEIGHT, /* D x D: masked-token head   */
+    LS_MASKED_DENSE_BIAS,
+    LS_MASKED_NORM_SCALE, /* D                          */
+    LS_MASKED_NORM_SHIFT,
+    LS_VOCAB_BIAS,    /* V, cut as the vocabulary   */
+    LS_POOLER_WEIGHT, /* D x D: sentence-order head */
+    LS_POOLER_BIAS,
+    LS_ORDER_WEIGHT, /* D x 2                      */
+    LS_ORDER_BIAS,
     LS_ROLES
 } ls_role;
 
@@ -86,9 +99,11 @@ typedef struct ls_param_table {
 } ls_param_table;
 
 /* The table of a configuration. In the order of a forward pass: token embedding, position
- * embedding, of each layer norm1, query, key, value, attention output, norm2, gate, up, down, then
- * the final norm and the head; a weight before its bias. A weight of a linear is stored [in, out]:
- * y = x W. Errors: those of ls_config_check, LS_ERR_MEMORY. */
+ * embedding, token-type embedding, embedding norm; of each layer norm1, query, key, value,
+ * attention output, norm2, gate, up, down, or norm1 and norm2 behind attention and MLP; then the
+ * final norm, the masked-token head (dense, norm), the head, its bias, pooler, order head; a weight
+ * before its bias. A weight of a linear is stored [in, out]: y = x W. Errors: those of
+ * ls_config_check, LS_ERR_MEMORY. */
 LS_API ls_status ls_param_table_create(ls_param_table **ret_table,
                                        const ls_config *config) LS_MUST_USE;
 LS_API void ls_param_table_destroy(ls_param_table **table);

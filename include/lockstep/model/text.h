@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "lockstep/base/status.h"
+#include "lockstep/model/config.h"
 
 LS_BEGIN_DECLS
 
@@ -26,6 +27,11 @@ LS_API void ls_text_free(ls_text *text);
  * names the file, what was found and what is needed. */
 LS_API ls_status ls_text_check(const ls_text *text, const char *path, size_t S,
                                size_t vocab) LS_MUST_USE;
+
+/* The same for what a configuration needs of its data: ls_text_check, or ls_masked_text_check for a
+ * masked-token model. */
+LS_API ls_status ls_text_check_model(const ls_text *text, const char *path,
+                                     const ls_config *config) LS_MUST_USE;
 
 /* Sequence b of step `step` begins at byte floor(uniform(stream DATA of that step, element b) *
  * (count - S)): tokens[s] and targets[s] are the bytes at start + s and start + s + 1. Writes
