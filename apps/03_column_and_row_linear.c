@@ -120,7 +120,8 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     ls_scale(c, c, (float)ls_rank_world_size(rank), OUT);
 #endif
 
-    ls_tensor_parallel tp = {ls_rank_world_group(rank), (ls_engine)engine, work};
+    ls_tensor_parallel tp = {
+        .group = ls_rank_world_group(rank), .engine = (ls_engine)engine, .temporary = work};
     LS_TRY(ls_column_linear_forward(&tp, y, s.x, a, b, tokens, IN, &cut));
     LS_TRY(ls_row_linear_forward(&tp, z, y, r, c, tokens, &cut, OUT));
     slot->g = ls_rank_count(rank, LS_OP_ALL_REDUCE);

@@ -151,7 +151,8 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     if (block == GELU) mlp.activation = LS_GELU_ERF;
 #endif
 
-    ls_tensor_parallel tp = {ls_rank_world_group(rank), (ls_engine)engine, arena};
+    ls_tensor_parallel tp = {
+        .group = ls_rank_world_group(rank), .engine = (ls_engine)engine, .temporary = arena};
     ls_mlp_kept kept;
     LS_TRY(ls_mlp_keep(&tp, &mlp, N, arena, &kept));
     LS_TRY(ls_mlp_forward(&tp, &mlp, y, &kept, s.x, tokens));

@@ -122,7 +122,8 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     ls_arena *arena = NULL;
     ls_kv_sharing kv;
     LS_TRY(ls_arena_create(&arena, ls_rank_memory(rank), LS_MEM_TEMPORARY));
-    ls_tensor_parallel tp = {ls_rank_world_group(rank), (ls_engine)engine, arena};
+    ls_tensor_parallel tp = {
+        .group = ls_rank_world_group(rank), .engine = (ls_engine)engine, .temporary = arena};
     ls_attention_block block = {.D = D, .head_width = W, .kv_heads = K, .causal = true, .kv = &kv};
     block.heads = (ls_cut){ls_axis_of(H, W), bounds};
     LS_TRY(ls_kv_sharing_create(tp.group, &block.heads, K, arena, &kv));

@@ -144,8 +144,9 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     logical = rows; /* padding in the softmax */
 #endif
 
-    ls_tensor_parallel tp = {ls_rank_world_group(rank), (ls_engine)engine, arena};
-    LS_TRY(ls_vocab_embedding_forward(&tp, e, E, ids, N, D, &vocab));
+    ls_tensor_parallel tp = {
+        .group = ls_rank_world_group(rank), .engine = (ls_engine)engine, .temporary = arena};
+    LS_TRY(ls_vocab_embedding_forward(&tp, e, E, ids, tokens, D, &vocab));
     slot->counts[EMBEDDING] = since(rank, LS_OP_ALL_REDUCE, &seen[0]);
     LS_TRY(product(LS_NO_TRANS, LS_TRANS, tokens, held, width, e, D, E, D, z));
     LS_TRY(ls_vocab_cross_entropy_forward(&tp, loss, max, sum_exp, z, targets, N, &vocab, logical,

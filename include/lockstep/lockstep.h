@@ -46,6 +46,7 @@
 #include "lockstep/parallel/linear.h"
 #include "lockstep/parallel/mlp.h"
 #include "lockstep/parallel/replicas.h"
+#include "lockstep/parallel/sequence_parallel.h"
 #include "lockstep/parallel/sharding.h"
 #include "lockstep/parallel/stage.h"
 #include "lockstep/parallel/tensor_parallel.h"

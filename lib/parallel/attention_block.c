@@ -7,6 +7,7 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/rotary.h"
 #include "lockstep/numerics/tree.h"
+#include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/weight_gradient.h"
 
 /* The shard in numbers: what every loop below needs. */
@@ -101,15 +102,18 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
     size_t mark = ls_arena_mark(tp->temporary);
     shard own = own_shard(tp, block);
     ls_axis tokens = ls_batch_tokens(batch);
+    ls_tensor_parallel inside = ls_inside_block(tp);
     size_t S = batch->S;
     ls_real *scratch;
 
-    LS_TRY(ls_arena_alloc(tp->temporary, S * S, sizeof *scratch, (void *)&scratch));
-    LS_TRY(ls_column_linear_forward(tp, kept->q, x, block->w_q, block->b_q, tokens, block->D,
+    LS_TRY(ls_gather_tokens(tp, x, tokens, block->D, &x));
+    LS_TRY(ls_column_linear_forward(&inside, kept->q, x, block->w_q, block->b_q, tokens, block->D,
                                     &block->heads));
     LS_TRY(kv_project(tp, &own, kept->k, x, block->w_k, block->b_k, tokens, block->D));
     LS_TRY(kv_project(tp, &own, kept->v, x, block->w_v, block->b_v, tokens, block->D));
+    ls_arena_release(tp->temporary, mark); /* what was gathered */
 
+    LS_TRY(ls_arena_alloc(tp->temporary, S * S, sizeof *scratch, (void *)&scratch));
     for (size_t b = 0; b < batch->B; b++) {
         size_t q_row = b * S * own.q_width, kv_row = b * S * own.kv_width;
         if (block->cos) {
@@ -265,6 +269,7 @@ ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_att
     shard own = own_shard(tp, block);
     ls_axis tokens = ls_batch_tokens(batch);
     size_t rows = ls_axis_extent(tokens), D = block->D;
+    ls_tensor_parallel inside = ls_inside_block(tp);
     ls_real *d_o, *dq, *dk, *dv;
 
     LS_TRY(ls_arena_alloc(tp->temporary, rows * own.q_width, sizeof *d_o, (void *)&d_o));
@@ -277,8 +282,9 @@ ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_att
                                   tokens, &block->heads, D));
     LS_TRY(core_backward(tp, block, &own, dq, dk, dv, d_o, kept, batch));
     /* q, k, v = x W_q + b_q, ... */
-    LS_TRY(ls_column_linear_backward(tp, NULL, block->dw_q, block->db_q, dq, x, block->w_q, tokens,
-                                     D, &block->heads));
+    LS_TRY(ls_gather_tokens(tp, x, tokens, D, &x));
+    LS_TRY(ls_column_linear_backward(&inside, NULL, block->dw_q, block->db_q, dq, x, block->w_q,
+                                     tokens, D, &block->heads));
     /* dk and dv are finished, so every holder of a shared head gets the same. */
     ls_axis kv = ls_axis_of(own.kvs, own.width), whole = ls_axis_whole(D);
     LS_TRY(ls_weight_gradient(tp, block->dw_k, block->db_k, x, whole, dk, kv, tokens));

@@ -1,5 +1,5 @@
 #include "lockstep/numerics/tree.h"
-#include "lockstep/parallel/tensor_parallel.h"
+#include "lockstep/parallel/sequence_parallel.h"
 
 /* Own granules of `term` that stand before granule `s` of the sum: those i < s with (i + phase) %
  * every == 0. */
@@ -46,7 +46,7 @@ ls_status ls_reduced_product(const ls_tensor_parallel *tp, ls_trans tb, ls_axis 
         LS_TRY(ls_gemm_fused(tp->engine, LS_NO_TRANS, tb, m, n, nodes[j].hi - nodes[j].lo, local,
                              n_terms, partials + j * count, ls_axis_extent(n)));
     }
-    LS_TRY(ls_all_reduce_forest(tp->group, c, partials, count, LS_REAL_DTYPE, &forest));
+    LS_TRY(ls_sum_to_own_tokens(tp, c, partials, m, ls_axis_extent(n), &forest));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;

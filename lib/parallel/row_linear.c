@@ -1,5 +1,6 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/linear.h"
+#include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/weight_gradient.h"
 
 ls_status ls_row_linear_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *x,
@@ -12,7 +13,7 @@ ls_status ls_row_linear_forward(const ls_tensor_parallel *tp, ls_real *y, const 
 
     LS_TRY(ls_reduced_product(tp, LS_NO_TRANS, tokens, ls_axis_whole(out), in, &term, 1, y));
     /* After the reduction: added before it, the bias would come in once per rank. */
-    if (bias) ls_add_bias(y, bias, ls_axis_extent(tokens), out, out);
+    if (bias) ls_add_bias(y, bias, ls_axis_extent(ls_own_tokens(tp, tokens)), out, out);
 exit:
     return status;
 }
@@ -22,15 +23,19 @@ ls_status ls_row_linear_backward(const ls_tensor_parallel *tp, ls_real *dx, ls_r
                                  const ls_real *w, ls_axis tokens, const ls_cut *in, size_t out)
 {
     ls_status status = LS_OK;
+    size_t mark = ls_arena_mark(tp->temporary);
     ls_axis held = ls_cut_held(in, ls_group_rank(tp->group));
     size_t width = ls_axis_extent(held);
 
-    /* dy is the same on every member (g backward is the identity), so dbias is too */
+    LS_TRY(ls_gather_tokens(tp, dy, tokens, out, &dy));
+    /* dy is now the same on every member (g backward is the identity or a gather), so dbias is too
+     */
     LS_TRY(ls_weight_gradient(tp, dw, dbias, x, held, dy, ls_axis_whole(out), tokens));
     /* y = x w + bias: dx = dy w^T, own columns */
     if (dx)
         LS_TRY(ls_gemm(tp->engine, LS_NO_TRANS, LS_TRANS, tokens, held, ls_axis_whole(out), dy, out,
                        w, out, dx, width, false));
 exit:
+    ls_arena_release(tp->temporary, mark);
     return status;
 }

@@ -61,6 +61,10 @@ ls_status ls_layout_check(const ls_layout *layout, const ls_config *config)
             config->name);
     if (layout->tp < 1 || !tp_fits(config, (size_t)layout->tp))
         LS_TRY(refuse_tp(config, layout->tp));
+    if (layout->sp && config->mlp_cut == LS_MLP_ROW_FIRST)
+        LS_FAIL(LS_ERR_INPUT,
+                "--sp: the row-first MLP has no sequence parallelism; use it without --sp, or the "
+                "column-first MLP");
     if (layout->cp != 1 || layout->dp != 1 || layout->pp != 1)
         LS_FAIL(LS_ERR_INPUT,
                 "context, data and pipeline parallelism are not in this version: cp %d, "

@@ -24,7 +24,7 @@ ls_status ls_embed_forward(ls_stage *stage, ls_micro_batch *mb)
     size_t D = stage->config->d_model, width = batch->S * D;
 
     LS_TRY(ls_vocab_embedding_forward(&stage->tp, mb->x, stage->token->value, batch->tokens,
-                                      batch->B * batch->S, D, &stage->cuts.vocab));
+                                      ls_batch_tokens(batch), D, &stage->cuts.vocab));
     for (size_t b = 0; stage->position && b < batch->B; b++)
         ls_add(mb->x + b * width, mb->x + b * width, stage->position->value, width);
     embedding_dropout(stage, mb->x, mb->x, batch);

@@ -1,5 +1,6 @@
 #include "lockstep/kernels/activation.h"
 #include "lockstep/parallel/mlp.h"
+#include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/mlp_row_first.h"
 
 static size_t own_width(const ls_tensor_parallel *tp, const ls_mlp *mlp)
@@ -15,6 +16,9 @@ ls_status ls_mlp_keep(const ls_tensor_parallel *tp, const ls_mlp *mlp, size_t to
     size_t width = own_width(tp, mlp);
     size_t up_width = mlp->cut == LS_MLP_ROW_FIRST ? ls_axis_extent(mlp->ff.whole) : width;
 
+    if (tp->sequence_parallel && mlp->cut == LS_MLP_ROW_FIRST)
+        LS_FAIL(LS_ERR_INPUT, "the row-first MLP has no sequence parallelism; use the column-first "
+                              "one");
     if (mlp->activation == LS_SWIGLU)
         LS_TRY(ls_arena_alloc(arena, tokens * width, sizeof(ls_real), (void *)&kept.gate));
     LS_TRY(ls_arena_alloc(arena, tokens * up_width, sizeof(ls_real), (void *)&kept.up));
@@ -28,13 +32,17 @@ ls_status ls_mlp_forward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_rea
                          const ls_mlp_kept *kept, const ls_real *x, ls_axis tokens)
 {
     ls_status status = LS_OK;
+    size_t mark = ls_arena_mark(tp->temporary);
     size_t n = ls_axis_extent(tokens) * own_width(tp, mlp);
+    ls_tensor_parallel inside = ls_inside_block(tp);
 
     if (mlp->cut == LS_MLP_ROW_FIRST) return ls_mlp_row_first_forward(tp, mlp, y, kept, x, tokens);
 
-    /* [u_1, u_2, ...] = [act(x W_1), act(x W_2), ...]: every rank's columns alone (equation 3) */
-    LS_TRY(
-        ls_column_linear_forward(tp, kept->up, x, mlp->w_up, mlp->b_up, tokens, mlp->D, &mlp->ff));
+    /* [u_1, u_2, ...] = [act(x W_1), act(x W_2), ...]: every rank's columns alone (equation 3). One
+     * x serves both matrices. */
+    LS_TRY(ls_gather_tokens(tp, x, tokens, mlp->D, &x));
+    LS_TRY(ls_column_linear_forward(&inside, kept->up, x, mlp->w_up, mlp->b_up, tokens, mlp->D,
+                                    &mlp->ff));
     switch (mlp->activation) {
     case LS_GELU_TANH:
         ls_gelu_tanh_forward(kept->u, kept->up, n);
@@ -43,15 +51,17 @@ ls_status ls_mlp_forward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_rea
         ls_gelu_erf_forward(kept->u, kept->up, n);
         break;
     case LS_SWIGLU:
-        LS_TRY(ls_column_linear_forward(tp, kept->gate, x, mlp->w_gate, NULL, tokens, mlp->D,
+        LS_TRY(ls_column_linear_forward(&inside, kept->gate, x, mlp->w_gate, NULL, tokens, mlp->D,
                                         &mlp->ff));
         ls_swiglu_forward(kept->u, kept->gate, kept->up, n);
         break;
     }
-    /* y = sum over ranks of u_r W_down,r, then the bias: the block's only all-reduce */
+    ls_arena_release(tp->temporary, mark);
+    /* y = sum over ranks of u_r W_down,r, then the bias: the block's only reduction */
     LS_TRY(
         ls_row_linear_forward(tp, y, kept->u, mlp->w_down, mlp->b_down, tokens, &mlp->ff, mlp->D));
 exit:
+    ls_arena_release(tp->temporary, mark);
     return status;
 }
 
@@ -84,11 +94,13 @@ ls_status ls_mlp_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_re
         /* u = silu(gate) * up: two matrices read x, so dx is one sum of two terms per granule (rule
          * 11) */
         ls_real *dgate = du;
+        ls_tensor_parallel inside = ls_inside_block(tp);
         LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof *dup, (void *)&dup));
         ls_swiglu_backward(dgate, dup, du, kept->gate, kept->up, n);
-        LS_TRY(ls_column_linear_backward(tp, NULL, mlp->dw_gate, NULL, dgate, x, mlp->w_gate,
+        LS_TRY(ls_gather_tokens(tp, x, tokens, mlp->D, &x));
+        LS_TRY(ls_column_linear_backward(&inside, NULL, mlp->dw_gate, NULL, dgate, x, mlp->w_gate,
                                          tokens, mlp->D, &mlp->ff));
-        LS_TRY(ls_column_linear_backward(tp, NULL, mlp->dw_up, mlp->db_up, dup, x, mlp->w_up,
+        LS_TRY(ls_column_linear_backward(&inside, NULL, mlp->dw_up, mlp->db_up, dup, x, mlp->w_up,
                                          tokens, mlp->D, &mlp->ff));
         size_t granule = mlp->ff.whole.granule;
         ls_gemm_term terms[2] = {{dgate, width, mlp->w_gate, width, granule, 1, 0},

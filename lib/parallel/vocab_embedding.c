@@ -1,20 +1,24 @@
 #include "lockstep/parallel/vocab_embedding.h"
 
 #include "lockstep/kernels/embedding.h"
+#include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/bring_together.h"
 
 ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *table,
-                                     const int32_t *ids, size_t n, size_t D, const ls_cut *vocab)
+                                     const int32_t *ids, ls_axis tokens, size_t D,
+                                     const ls_cut *vocab)
 {
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
-    size_t rank = (size_t)ls_group_rank(tp->group);
+    size_t rank = (size_t)ls_group_rank(tp->group), n = ls_axis_extent(tokens);
+    ls_forest one_each;
     ls_real *part;
 
     LS_TRY(ls_arena_alloc(tp->temporary, n * D, sizeof *part, (void *)&part));
     ls_embedding_forward(part, table, ids, n, D, vocab->bounds[rank] * vocab->whole.granule,
                          ls_axis_extent(ls_cut_held(vocab, (int)rank)));
-    LS_TRY(ls_bring_together(tp->group, y, part, n * D, LS_REAL_DTYPE, tp->temporary));
+    LS_TRY(ls_one_leaf_each(tp->group, tp->temporary, &one_each));
+    LS_TRY(ls_sum_to_own_tokens(tp, y, part, tokens, D, &one_each));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;
@@ -24,8 +28,15 @@ ls_status ls_vocab_embedding_backward(const ls_tensor_parallel *tp, ls_real *dta
                                       const ls_real *dy, const int32_t *ids, ls_axis tokens,
                                       size_t D, const ls_cut *vocab)
 {
+    ls_status status = LS_OK;
+    size_t mark = ls_arena_mark(tp->temporary);
     size_t rank = (size_t)ls_group_rank(tp->group);
-    return ls_embedding_backward(dtable, dy, ids, tokens, D,
+
+    LS_TRY(ls_gather_tokens(tp, dy, tokens, D, &dy));
+    LS_TRY(ls_embedding_backward(dtable, dy, ids, tokens, D,
                                  vocab->bounds[rank] * vocab->whole.granule,
-                                 ls_axis_extent(ls_cut_held(vocab, (int)rank)));
+                                 ls_axis_extent(ls_cut_held(vocab, (int)rank))));
+exit:
+    ls_arena_release(tp->temporary, mark);
+    return status;
 }

@@ -10,6 +10,8 @@
 
 #include "lockstep/comm/world.h"
 #include "lockstep/numerics/random.h"
+#include "lockstep/numerics/tree.h"
+#include "lockstep/parallel/sequence_parallel.h"
 #include "lockstep/parallel/sharding.h"
 #include "lockstep/partition/share.h"
 
@@ -95,6 +97,61 @@ static inline void put_columns(ls_real *whole, const ls_real *own, size_t rows, 
 {
     for (size_t r = 0; r < rows; r++)
         memcpy(whole + r * cols + first, own + r * width, width * sizeof *own);
+}
+
+/* ---- sequence parallelism ---- */
+
+/* Sequences for tests of token shares: one token, fewer than ranks, prime, even. */
+static const size_t sequence_lengths[] = {1, 2, 5, 13, 24};
+enum { SEQUENCE_LENGTHS = sizeof sequence_lengths / sizeof sequence_lengths[0] };
+
+/* The member's own tokens of B sequences of S, contiguous; and back. They are columns when a row is
+ * a sequence. Without sequence parallelism all tokens. */
+static inline ls_real *own_tokens_of(const member *m, const ls_real *whole, size_t B, size_t S,
+                                     size_t width)
+{
+    ls_share own = ls_own_share(&m->tp, S);
+    return columns_of(whole, B, S * width, own.first * width, own.count * width);
+}
+
+static inline void put_own_tokens(const member *m, ls_real *whole, const ls_real *own, size_t B,
+                                  size_t S, size_t width)
+{
+    ls_share share = ls_own_share(&m->tp, S);
+    put_columns(whole, own, B, S * width, share.first * width, share.count * width);
+}
+
+static inline ls_real *own_room(const member *m, size_t B, size_t S, size_t width)
+{
+    return room(B * ls_own_share(&m->tp, S).count * width);
+}
+
+/* What this member has handed in since its rank began. */
+typedef struct sent {
+    ls_comm_count reduces, scatters, gathers;
+} sent;
+
+static inline sent sent_by(const ls_rank *rank)
+{
+    return (sent){ls_rank_count(rank, LS_OP_ALL_REDUCE), ls_rank_count(rank, LS_OP_REDUCE_SCATTER),
+                  ls_rank_count(rank, LS_OP_ALL_GATHER)};
+}
+
+/* Calls and elements of one operation. */
+static inline void ck_sent(ls_comm_count found, size_t calls, size_t elements, const char *what,
+                           int tp, int rank)
+{
+    ck_assert_msg(found.calls == calls && found.bytes == elements * sizeof(ls_real),
+                  "%s at tp %d, rank %d: %llu calls of %llu bytes together, right are %zu and %zu",
+                  what, tp, rank, (unsigned long long)found.calls, (unsigned long long)found.bytes,
+                  calls, elements * sizeof(ls_real));
+}
+
+/* Partials that member `rank` of `tp` hands in for a tree over `granules`. */
+static inline size_t nodes_of(size_t granules, int tp, int rank)
+{
+    ls_share own = ls_share_of(granules, (size_t)tp, (size_t)rank);
+    return ls_tree_forest(granules, own.first, own.first + own.count, NULL);
 }
 
 static inline void run_ranks(int ranks, ls_rank_function function, void *argument)

@@ -8,25 +8,26 @@
 #include "lockstep/parallel/attention_block.h"
 #include "parallel_fixture.h"
 
-/* 2 sequences of 5 tokens; D 24 in 12 heads of 2 */
-enum { B = 2, S = 5, ROWS = B * S, H = 12, W = 2, D = H * W };
+/* 2 sequences, of 5 tokens where nothing else is said; D 24 in 12 heads of 2 */
+enum { B = 2, FIVE = 5, LONGEST = 24, H = 12, W = 2, D = H * W };
 
 static const int degrees[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};
 enum { DEGREES = sizeof degrees / sizeof degrees[0] };
 
 typedef struct block {
     ls_engine engine;
+    size_t S, rows; /* tokens of a sequence, of both */
     size_t kv_heads;
     bool causal, rotary;
     double dropout;
     ls_real *x, *dy, *w[4], *b[4]; /* query, key, value, output */
     ls_real *y, *dx, *dw[4], *db[4];
-    ls_real cos[S * W / 2], sin[S * W / 2];
+    ls_real cos[LONGEST * W / 2], sin[LONGEST * W / 2];
 } block;
 
 static void results(block *k)
 {
-    k->y = room(ROWS * D), k->dx = room(ROWS * D);
+    k->y = room(k->rows * D), k->dx = room(k->rows * D);
     for (int i = 0; i < 4; i++) k->dw[i] = room(D * D), k->db[i] = room(D);
 }
 
@@ -36,14 +37,16 @@ static void results_end(block *k)
     for (int i = 0; i < 4; i++) free(k->dw[i]), free(k->db[i]);
 }
 
-static block block_begin(ls_engine engine, size_t kv_heads, bool causal, bool rotary)
+static block block_begin(ls_engine engine, size_t S, size_t kv_heads, bool causal, bool rotary)
 {
     block k = {.engine = engine,
+               .S = S,
+               .rows = B * S,
                .kv_heads = kv_heads,
                .causal = causal,
                .rotary = rotary,
                .dropout = 0.25};
-    k.x = filled(ROWS * D, 1, 0), k.dy = filled(ROWS * D, 2, 0);
+    k.x = filled(k.rows * D, 1, 0), k.dy = filled(k.rows * D, 2, 0);
     for (uint32_t i = 0; i < 4; i++) k.w[i] = filled(D * D, 3 + i, 0), k.b[i] = filled(D, 8 + i, 0);
     ls_rotary_table(k.cos, k.sin, S, W, 10000);
     results(&k);
@@ -57,7 +60,7 @@ static void block_end(block *k)
     results_end(k);
 }
 
-static ls_batch batch_of(void)
+static ls_batch batch_of(size_t S)
 {
     /* the third and fourth sequence of a global batch: dropout must count from there */
     ls_batch batch = {.B = B, .S = S, .first = 2, .seed = 5, .step = 3, .dropout = true};
@@ -76,19 +79,21 @@ static void product(const block *k, ls_trans ta, ls_trans tb, ls_axis m, ls_axis
 /* The block on one processor. */
 static void unsplit(block *k)
 {
+    size_t S = k->S, rows = k->rows;
     ls_axis tokens = ls_axis_of(B, S), heads = ls_axis_of(H, W), kv = ls_axis_of(k->kv_heads, W),
             whole = ls_axis_whole(D);
     size_t kw = k->kv_heads * W, group = H / k->kv_heads;
-    ls_real *q = room(ROWS * D), *key = room(ROWS * kw), *value = room(ROWS * kw),
-            *o = room(ROWS * D), *P = room(B * H * S * S);
-    ls_real *d_o = room(ROWS * D), *dq = room(ROWS * D), *dk = room(ROWS * kw),
-            *dv = room(ROWS * kw);
-    ls_real *dk_of = room(group * ROWS * kw), *dv_of = room(group * ROWS * kw), scratch[2 * S * S];
+    ls_real *q = room(rows * D), *key = room(rows * kw), *value = room(rows * kw),
+            *o = room(rows * D), *P = room(B * H * S * S);
+    ls_real *d_o = room(rows * D), *dq = room(rows * D), *dk = room(rows * kw),
+            *dv = room(rows * kw);
+    ls_real *dk_of = room(group * rows * kw), *dv_of = room(group * rows * kw),
+            scratch[2 * LONGEST * LONGEST];
     product(k, LS_NO_TRANS, LS_NO_TRANS, tokens, heads, whole, k->x, k->w[0], q);
     product(k, LS_NO_TRANS, LS_NO_TRANS, tokens, kv, whole, k->x, k->w[1], key);
     product(k, LS_NO_TRANS, LS_NO_TRANS, tokens, kv, whole, k->x, k->w[2], value);
-    ls_add_bias(q, k->b[0], ROWS, D, D), ls_add_bias(key, k->b[1], ROWS, kw, kw),
-        ls_add_bias(value, k->b[2], ROWS, kw, kw);
+    ls_add_bias(q, k->b[0], rows, D, D), ls_add_bias(key, k->b[1], rows, kw, kw),
+        ls_add_bias(value, k->b[2], rows, kw, kw);
     for (size_t b = 0; b < B && k->rotary; b++) {
         ls_rotary_forward(q + b * S * D, k->cos, k->sin, S, H, W, D);
         ls_rotary_forward(key + b * S * kw, k->cos, k->sin, S, k->kv_heads, W, kw);
@@ -105,7 +110,7 @@ static void unsplit(block *k)
         for (size_t b = 0; b < B; b++) {
             for (size_t h = 0; h < H; h++) {
                 size_t at = b * S * D + h * W, kv_at = b * S * kw + h / group * W,
-                       part = h % group * ROWS * kw;
+                       part = h % group * rows * kw;
                 ls_real *p = P + (b * H + h) * S * S;
                 shape.first_index = ((2 + b) * H + h) * S * S;
                 if (!back)
@@ -122,13 +127,13 @@ static void unsplit(block *k)
         }
         if (back) break;
         product(k, LS_NO_TRANS, LS_NO_TRANS, tokens, whole, heads, o, k->w[3], k->y);
-        ls_add_bias(k->y, k->b[3], ROWS, D, D);
+        ls_add_bias(k->y, k->b[3], rows, D, D);
         product(k, LS_NO_TRANS, LS_TRANS, tokens, heads, whole, k->dy, k->w[3], d_o);
         product(k, LS_TRANS, LS_NO_TRANS, heads, whole, tokens, o, k->dy, k->dw[3]);
         ls_tree_sum_rows(k->db[3], k->dy, tokens, D, D);
     }
-    ls_tree_sum_rows(dk, dk_of, ls_axis_whole(group), ROWS * kw, ROWS * kw);
-    ls_tree_sum_rows(dv, dv_of, ls_axis_whole(group), ROWS * kw, ROWS * kw);
+    ls_tree_sum_rows(dk, dk_of, ls_axis_whole(group), rows * kw, rows * kw);
+    ls_tree_sum_rows(dv, dv_of, ls_axis_whole(group), rows * kw, rows * kw);
     for (size_t b = 0; b < B && k->rotary; b++) {
         ls_rotary_backward(dq + b * S * D, k->cos, k->sin, S, H, W, D);
         ls_rotary_backward(dk + b * S * kw, k->cos, k->sin, S, k->kv_heads, W, kw);
@@ -150,12 +155,14 @@ static void unsplit(block *k)
 
 typedef struct job {
     const block *whole;
-    block *got;
+    bool sequence_parallel;
+    block *got; /* whole arrays put together, with sequence parallelism y and dx too */
     ls_real *y[12], *dx[12], *db_o[12];
     /* what every rank has of the key and value gradients, put into a whole array of its own */
     ls_real *kv_dw[12][2], *kv_db[12][2];
     ls_share held[12];
-    size_t shared[12], all_reduces[12];
+    size_t shared[12];
+    sent sent[12]; /* in both passes of two */
 } job;
 
 static ls_status attention_rank(ls_rank *rank, void *argument)
@@ -166,7 +173,7 @@ static ls_status attention_rank(ls_rank *rank, void *argument)
     member m = {0};
     ls_kv_sharing kv;
     ls_attention_kept kept;
-    ls_batch batch = batch_of();
+    ls_batch batch = batch_of(k->S);
     ls_attention_block a = {.D = D,
                             .head_width = W,
                             .kv_heads = k->kv_heads,
@@ -176,11 +183,14 @@ static ls_status attention_rank(ls_rank *rank, void *argument)
                             .layer = 9};
     LS_TRY(member_begin(rank, k->engine, &m));
     LS_TRY(member_cut(&m, H, W, &a.heads));
+    m.tp.sequence_parallel = j->sequence_parallel;
     LS_TRY(ls_kv_sharing_create(m.tp.group, &a.heads, k->kv_heads, m.lasting, &kv));
     size_t q0 = a.heads.bounds[m.rank] * W, qw = a.heads.bounds[m.rank + 1] * W - q0;
     size_t k0 = kv.held.first * W, kw = kv.held.count * W, all = k->kv_heads * W;
     ls_real *w_q = columns_of(k->w[0], D, D, q0, qw), *w_k = columns_of(k->w[1], D, all, k0, kw),
             *w_v = columns_of(k->w[2], D, all, k0, kw);
+    ls_real *x = own_tokens_of(&m, k->x, B, k->S, D), *dy = own_tokens_of(&m, k->dy, B, k->S, D);
+    ls_real *y = own_room(&m, B, k->S, D), *dx = own_room(&m, B, k->S, D);
     ls_real *dw_q = room(D * qw), *dw_k = room(D * kw), *dw_v = room(D * kw);
     if (k->rotary) a.cos = k->cos, a.sin = k->sin;
     a.w_q = w_q, a.w_k = w_k, a.w_v = w_v, a.w_o = k->w[3] + q0 * D;
@@ -188,18 +198,25 @@ static ls_status attention_rank(ls_rank *rank, void *argument)
     a.dw_q = dw_q, a.dw_k = dw_k, a.dw_v = dw_v, a.dw_o = j->got->dw[3] + q0 * D;
     a.db_q = j->got->db[0] + q0, a.db_k = j->kv_db[m.rank][0] + k0,
     a.db_v = j->kv_db[m.rank][1] + k0, a.db_o = j->db_o[m.rank];
-    LS_TRY(ls_attention_keep(&m.tp, &a, B, S, m.lasting, &kept));
+    LS_TRY(ls_attention_keep(&m.tp, &a, B, k->S, m.lasting, &kept));
     for (int twice = 0; twice < 2; twice++) {
-        LS_TRY(ls_attention_block_forward(&m.tp, &a, j->y[m.rank], &kept, k->x, &batch));
-        LS_TRY(ls_attention_block_backward(&m.tp, &a, j->dx[m.rank], k->dy, &kept, k->x, &batch));
+        LS_TRY(ls_attention_block_forward(&m.tp, &a, y, &kept, x, &batch));
+        LS_TRY(ls_attention_block_backward(&m.tp, &a, dx, dy, &kept, x, &batch));
     }
     put_columns(j->got->dw[0], dw_q, D, D, q0, qw);
     put_columns(j->kv_dw[m.rank][0], dw_k, D, all, k0, kw);
     put_columns(j->kv_dw[m.rank][1], dw_v, D, all, k0, kw);
     j->held[m.rank] = kv.held;
     for (size_t i = 0; i < kv.held.count; i++) j->shared[m.rank] += kv.sharers[i] != NULL;
-    j->all_reduces[m.rank] = ls_rank_count(rank, LS_OP_ALL_REDUCE).calls / 2;
+    put_own_tokens(&m, j->y[m.rank], y, B, k->S, D);
+    put_own_tokens(&m, j->dx[m.rank], dx, B, k->S, D);
+    if (j->sequence_parallel) {
+        put_own_tokens(&m, j->got->y, y, B, k->S, D);
+        put_own_tokens(&m, j->got->dx, dx, B, k->S, D);
+    }
+    j->sent[m.rank] = sent_by(rank);
     free(w_q), free(w_k), free(w_v), free(dw_q), free(dw_k), free(dw_v);
+    free(x), free(dy), free(y), free(dx);
 exit:
     member_end(&m);
     return status;
@@ -209,9 +226,10 @@ static void split(const block *whole, block *got, int tp, job *j)
 {
     j->whole = whole;
     j->got = got;
+    got->S = whole->S, got->rows = whole->rows;
     results(got);
     for (int r = 0; r < tp; r++) {
-        j->y[r] = room(ROWS * D), j->dx[r] = room(ROWS * D), j->db_o[r] = room(D);
+        j->y[r] = room(whole->rows * D), j->dx[r] = room(whole->rows * D), j->db_o[r] = room(D);
         for (int s = 0; s < 2; s++) j->kv_dw[r][s] = room(D * D), j->kv_db[r][s] = room(D);
     }
     run_ranks(tp, attention_rank, j);
@@ -242,12 +260,19 @@ static void ck_kv(const job *j, int r, int tp)
 static const size_t kv_counts[] = {1, 2, 3, 4, 6, 12};
 enum { KV_COUNTS = sizeof kv_counts / sizeof kv_counts[0] };
 
+static void ck_cut(const block *got, const block *whole, int tp)
+{
+    ck_same(got->dw[0], whole->dw[0], D * D, "dw_q", tp);
+    ck_same(got->db[0], whole->db[0], D, "db_q", tp);
+    ck_same(got->dw[3], whole->dw[3], D * D, "dw_o", tp);
+}
+
 START_TEST(every_degree)
 {
     size_t kv_heads = kv_counts[_i % KV_COUNTS];
     ls_engine engine = _i >= KV_COUNTS ? LS_ENGINE_OPENBLAS : LS_ENGINE_PORTABLE;
     if (!ls_engine_available(engine)) return;
-    block whole = block_begin(engine, kv_heads, _i % 2 == 0, _i % 3 == 0);
+    block whole = block_begin(engine, FIVE, kv_heads, _i % 2 == 0, _i % 3 == 0);
     unsplit(&whole);
     for (int i = 0; i < DEGREES; i++) {
         int tp = degrees[i];
@@ -255,19 +280,51 @@ START_TEST(every_degree)
         job j = {0};
         split(&whole, &got, tp, &j);
         for (int r = 0; r < tp; r++) {
-            ck_same(j.y[r], whole.y, ROWS * D, "y", tp);
-            ck_same(j.dx[r], whole.dx, ROWS * D, "dx", tp);
+            ck_same(j.y[r], whole.y, whole.rows * D, "y", tp);
+            ck_same(j.dx[r], whole.dx, whole.rows * D, "dx", tp);
             ck_same(j.db_o[r], whole.db[3], D, "db_o", tp);
             ck_kv(&j, r, tp);
             /* one all-reduce each way, and for each shared kv head one of dK and one of dV */
-            ck_assert_uint_eq(j.all_reduces[r], 2 + 2 * j.shared[r]);
+            ck_assert_uint_eq(j.sent[r].reduces.calls, 2 * (2 + 2 * j.shared[r]));
+            ck_assert_uint_eq(j.sent[r].scatters.calls + j.sent[r].gathers.calls, 0);
         }
-        ck_same(got.dw[0], whole.dw[0], D * D, "dw_q", tp);
-        ck_same(got.db[0], whole.db[0], D, "db_q", tp);
-        ck_same(got.dw[3], whole.dw[3], D * D, "dw_o", tp);
+        ck_cut(&got, &whole, tp);
         split_end(&j, tp);
     }
     block_end(&whole);
+}
+END_TEST
+
+/* Token shares, equal or not, also where there are fewer tokens than ranks: the same bits. Forward
+ * a gather (q, k and v share it) and a reduce-scatter, backward two gathers (dy, and x once more)
+ * and a reduce-scatter; dK and dV of shared kv heads stay all-reduces. */
+START_TEST(sequence_parallel)
+{
+    for (size_t i = 0; i < SEQUENCE_LENGTHS; i++) {
+        block whole = block_begin(LS_ENGINE_PORTABLE, sequence_lengths[i], kv_counts[_i],
+                                  _i % 2 == 0, _i % 3 == 0);
+        unsplit(&whole);
+        for (int d = 0; d < DEGREES; d++) {
+            int tp = degrees[d];
+            block got = {0};
+            job j = {.sequence_parallel = true};
+            split(&whole, &got, tp, &j);
+            ck_same(got.y, whole.y, whole.rows * D, "y", tp);
+            ck_same(got.dx, whole.dx, whole.rows * D, "dx", tp);
+            ck_cut(&got, &whole, tp);
+            for (int r = 0; r < tp; r++) {
+                size_t own = B * ls_share_of(whole.S, (size_t)tp, (size_t)r).count * D;
+                size_t partials = nodes_of(H, tp, r) * whole.rows * D;
+                ck_same(j.db_o[r], whole.db[3], D, "db_o", tp);
+                ck_kv(&j, r, tp);
+                ck_assert_uint_eq(j.sent[r].reduces.calls, 2 * 2 * j.shared[r]);
+                ck_sent(j.sent[r].scatters, 2 * 2, 2 * 2 * partials, "reduce-scatters", tp, r);
+                ck_sent(j.sent[r].gathers, 2 * 3, 2 * 3 * own, "all-gathers", tp, r);
+            }
+            split_end(&j, tp);
+        }
+        block_end(&whole);
+    }
 }
 END_TEST
 
@@ -276,7 +333,7 @@ END_TEST
 START_TEST(sharing)
 {
     static const size_t shared_at_6[6] = {1, 2, 1, 1, 2, 1};
-    block whole = block_begin(LS_ENGINE_PORTABLE, 4, true, false);
+    block whole = block_begin(LS_ENGINE_PORTABLE, FIVE, 4, true, false);
     static const int tp[] = {4, 6, 12};
     for (int i = 0; i < 3; i++) {
         block got = {0};
@@ -300,7 +357,7 @@ static double loss(const block *whole)
     job j = {0};
     double sum = 0;
     split(whole, &got, 3, &j);
-    for (size_t i = 0; i < ROWS * D; i++) sum += (double)j.y[1][i] * (double)whole->dy[i];
+    for (size_t i = 0; i < whole->rows * D; i++) sum += (double)j.y[1][i] * (double)whole->dy[i];
     split_end(&j, 3);
     return sum;
 }
@@ -334,7 +391,7 @@ static void results_of_ranks(block *whole)
     job j = {0};
     size_t all = whole->kv_heads * W;
     split(whole, &got, 3, &j);
-    memcpy(whole->dx, j.dx[2], ROWS * D * sizeof *whole->dx);
+    memcpy(whole->dx, j.dx[2], whole->rows * D * sizeof *whole->dx);
     memcpy(whole->dw[0], got.dw[0], D * D * sizeof *whole->dx);
     memcpy(whole->db[0], got.db[0], D * sizeof *whole->dx);
     memcpy(whole->dw[3], got.dw[3], D * D * sizeof *whole->dx);
@@ -354,9 +411,9 @@ START_TEST(gradient)
 {
     static const char *const names[4] = {"query", "key", "value", "output"};
     if (LS_REAL_DTYPE != LS_F64) return; /* differences need binary64 */
-    block whole = block_begin(LS_ENGINE_PORTABLE, kv_counts[_i], _i % 2 == 0, _i % 3 == 0);
+    block whole = block_begin(LS_ENGINE_PORTABLE, FIVE, kv_counts[_i], _i % 2 == 0, _i % 3 == 0);
     results_of_ranks(&whole);
-    differences(&whole, whole.x, whole.dx, ROWS * D, "x");
+    differences(&whole, whole.x, whole.dx, whole.rows * D, "x");
     for (int k = 0; k < 4; k++) {
         size_t width = k == 1 || k == 2 ? whole.kv_heads * W : D;
         differences(&whole, whole.w[k], whole.dw[k], D * width, names[k]);
@@ -372,6 +429,7 @@ int main(void)
     TCase *tests = tcase_create("attention block");
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, every_degree, 0, 2 * KV_COUNTS);
+    tcase_add_loop_test(tests, sequence_parallel, 0, KV_COUNTS);
     tcase_add_test(tests, sharing);
     tcase_add_loop_test(tests, gradient, 0, KV_COUNTS);
     suite_add_tcase(suite, tests);

@@ -324,13 +324,15 @@ START_TEST(every_degree)
 END_TEST
 
 /* The input embedding. */
-enum { TOKENS = 9, D = 4 };
+enum { SEQUENCES = 3, S = 3, TOKENS = SEQUENCES * S, D = 4 };
 
 typedef struct lookup {
     size_t granules, granule;
     const ls_real *table, *dy; /* padded rows x D; TOKENS x D */
     const int32_t *ids;
     ls_real *y[12], *dtable;
+    bool sequence_parallel; /* y[r]: the rank's own tokens at their places */
+    sent sent[12];
 } lookup;
 
 static ls_status lookup_rank(ls_rank *rank, void *argument)
@@ -341,11 +343,18 @@ static ls_status lookup_rank(ls_rank *rank, void *argument)
     ls_cut vocab;
     LS_TRY(member_begin(rank, LS_ENGINE_PORTABLE, &m));
     LS_TRY(member_cut(&m, l->granules, l->granule, &vocab));
+    m.tp.sequence_parallel = l->sequence_parallel;
     size_t first = vocab.bounds[m.rank] * l->granule * D;
-    LS_TRY(ls_vocab_embedding_forward(&m.tp, l->y[m.rank], l->table + first, l->ids, TOKENS, D,
-                                      &vocab));
-    LS_TRY(ls_vocab_embedding_backward(&m.tp, l->dtable + first, l->dy, l->ids, ls_axis_of(3, 3), D,
-                                       &vocab));
+    ls_axis tokens = ls_axis_of(SEQUENCES, S);
+    ls_real *y = own_room(&m, SEQUENCES, S, D);
+    ls_real *dy = own_tokens_of(&m, l->dy, SEQUENCES, S, D);
+    status = ls_vocab_embedding_forward(&m.tp, y, l->table + first, l->ids, tokens, D, &vocab);
+    if (status == LS_OK)
+        status =
+            ls_vocab_embedding_backward(&m.tp, l->dtable + first, dy, l->ids, tokens, D, &vocab);
+    put_own_tokens(&m, l->y[m.rank], y, SEQUENCES, S, D);
+    l->sent[m.rank] = sent_by(rank);
+    free(y), free(dy);
 exit:
     member_end(&m);
     return status;
@@ -360,7 +369,12 @@ START_TEST(last_row_of_an_odd_vocabulary)
     for (size_t i = 0; i < G * W * D; i++) table[i] = i / D < 5 ? (ls_real)(10 + i / D) : 1000;
     for (size_t i = 0; i < TOKENS * D; i++) dy[i] = 1;
     for (int tp = 1; tp <= 2; tp++) {
-        lookup l = {G, W, table, dy, ids, {NULL}, room(G * W * D)};
+        lookup l = {.granules = G,
+                    .granule = W,
+                    .table = table,
+                    .dy = dy,
+                    .ids = ids,
+                    .dtable = room(G * W * D)};
         for (int r = 0; r < tp; r++) l.y[r] = room(TOKENS * D);
         run_ranks(tp, lookup_rank, &l);
         for (int r = 0; r < tp; r++)
@@ -374,8 +388,10 @@ START_TEST(last_row_of_an_odd_vocabulary)
 }
 END_TEST
 
-/* Rows come back as they stand, first and last included (a floor division would lose the last of
- * five), a -0 in a row stays -0; gradients go to the rows that were read and to no other. */
+/* With sequence parallelism each rank gets the rows of its own tokens, and no others, from a
+ * reduce-scatter. Rows come back as they stand, first and last included (a floor division would
+ * lose the last of five), a -0 in a row stays -0; gradients go to the rows that were read and to no
+ * other. */
 START_TEST(embedding_every_degree)
 {
     enum { G = 12, W = 3 };
@@ -386,12 +402,30 @@ START_TEST(embedding_every_degree)
     ck_assert_int_eq(ls_embedding_backward(expected, dy, ids, ls_axis_of(3, 3), D, 0, G * W),
                      LS_OK);
     for (int i = 0; i < DEGREES; i++) {
-        lookup l = {G, W, table, dy, ids, {NULL}, room(G * W * D)};
+        lookup l = {.granules = G,
+                    .granule = W,
+                    .table = table,
+                    .dy = dy,
+                    .ids = ids,
+                    .dtable = room(G * W * D),
+                    .sequence_parallel = _i};
         for (int r = 0; r < 12; r++) l.y[r] = room(TOKENS * D);
         run_ranks(degrees[i], lookup_rank, &l);
-        for (int r = 0; r < degrees[i]; r++)
+        for (int r = 0; r < degrees[i]; r++) {
+            ls_share own = {0, S};
+            if (l.sequence_parallel) own = ls_share_of(S, (size_t)degrees[i], (size_t)r);
             for (size_t t = 0; t < TOKENS; t++)
-                ck_same(l.y[r] + t * D, table + (size_t)ids[t] * D, D, "row", degrees[i]);
+                if (t % S - own.first < own.count)
+                    ck_same(l.y[r] + t * D, table + (size_t)ids[t] * D, D, "row", degrees[i]);
+                else
+                    ck_assert(isnan(l.y[r][t * D]));
+            /* one reduction, of which a member gets all tokens or its own; then a gather of dy */
+            size_t sp = l.sequence_parallel, one = !sp;
+            ck_sent(l.sent[r].reduces, one, one * TOKENS * D, "all-reduces", degrees[i], r);
+            ck_sent(l.sent[r].scatters, sp, sp * TOKENS * D, "reduce-scatters", degrees[i], r);
+            ck_sent(l.sent[r].gathers, sp, sp * SEQUENCES * own.count * D, "all-gathers",
+                    degrees[i], r);
+        }
         ck_same(l.dtable, expected, G * W * D, "dtable", degrees[i]);
         ls_end_sum(l.dtable, G * W * D);
         for (size_t v = 0; v < G * W; v++) {
@@ -421,7 +455,7 @@ int main(void)
     tcase_add_test(tests, ignored_target);
     tcase_add_loop_test(tests, every_degree, 0, 2);
     tcase_add_test(tests, last_row_of_an_odd_vocabulary);
-    tcase_add_test(tests, embedding_every_degree);
+    tcase_add_loop_test(tests, embedding_every_degree, 0, 2);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -65,7 +65,7 @@ LS_API ls_status ls_attention_keep(const ls_tensor_parallel *tp, const ls_attent
                                    ls_attention_kept *ret_kept) LS_MUST_USE;
 
 /* x, y: tokens x D, the same on every member. batch: its B, S, first, seed, step and dropout are
- * read. 1 all-reduce. */
+ * read. 1 all-reduce. Sequence parallel: own tokens of each; 1 all-gather, 1 reduce-scatter. */
 #define ls_attention_block_forward LS_TYPED(ls_attention_block_forward)
 LS_API ls_status ls_attention_block_forward(const ls_tensor_parallel *tp,
                                             const ls_attention_block *block, ls_real *y,
@@ -74,7 +74,8 @@ LS_API ls_status ls_attention_block_forward(const ls_tensor_parallel *tp,
 
 /* dx, dy: tokens x D, the same on every member; x, batch: those of the forward pass. Overwrites the
  * gradients. Elements per all-reduce: nodes * tokens * D for dx; nodes * tokens * w for dK and as
- * many for dV of each shared kv head, nodes of a tree over its `group` query heads. */
+ * many for dV of each shared kv head, nodes of a tree over its `group` query heads. Sequence
+ * parallel: x, dx, dy of own tokens; dx by a reduce-scatter, and 2 all-gathers (dy, x again). */
 #define ls_attention_block_backward LS_TYPED(ls_attention_block_backward)
 LS_API ls_status ls_attention_block_backward(const ls_tensor_parallel *tp,
                                              const ls_attention_block *block, ls_real *dx,

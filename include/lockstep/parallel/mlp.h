@@ -9,7 +9,7 @@
  * Row-first, the cut that Megatron rejects (equation 2): W_up by rows, x by columns. Then x W_up is
  * a sum over ranks, and since gelu(a + b) is not gelu(a) + gelu(b) it must be reduced before the
  * activation: 2 all-reduces forward, and 2 all-gathers backward in place of 1 all-reduce. Kept to
- * be counted. */
+ * be counted; it has no sequence parallelism. */
 #ifndef LS_PARALLEL_MLP_H
 #define LS_PARALLEL_MLP_H
 
@@ -42,18 +42,20 @@ typedef struct ls_mlp_kept {
     ls_real *gate, *up, *u;
 } ls_mlp_kept;
 
-/* Takes the kept arrays from `arena`. */
+/* Takes the kept arrays from `arena`. LS_ERR_INPUT: row-first with sequence parallelism. */
 #define ls_mlp_keep LS_TYPED(ls_mlp_keep)
 LS_API ls_status ls_mlp_keep(const ls_tensor_parallel *tp, const ls_mlp *mlp, size_t tokens,
                              ls_arena *arena, ls_mlp_kept *ret_kept) LS_MUST_USE;
 
-/* x, y: tokens x D, the same on every member. */
+/* x, y: tokens x D, the same on every member; 1 all-reduce. Sequence parallel: own tokens of each;
+ * 1 all-gather, 1 reduce-scatter. */
 #define ls_mlp_forward LS_TYPED(ls_mlp_forward)
 LS_API ls_status ls_mlp_forward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *y,
                                 const ls_mlp_kept *kept, const ls_real *x,
                                 ls_axis tokens) LS_MUST_USE;
 
-/* dx, dy: tokens x D, the same on every member. Overwrites the gradients. */
+/* dx, dy: tokens x D, the same on every member; 1 all-reduce. Overwrites the gradients. Sequence
+ * parallel: x, dx, dy of own tokens; 2 all-gathers (dy, x again), 1 reduce-scatter. */
 #define ls_mlp_backward LS_TYPED(ls_mlp_backward)
 LS_API ls_status ls_mlp_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *dx,
                                  const ls_real *dy, const ls_mlp_kept *kept, const ls_real *x,

@@ -8,7 +8,9 @@
  *
  * Both all-reduces finish a sum over a cut axis: forward over the inputs of the second matrix,
  * backward over the outputs of the first. Each rank hands in the nodes of the sum's tree that its
- * granules make (contract rule 8), so the sum is the serial one.
+ * granules make (contract rule 8), so the sum is the serial one. With sequence parallelism an
+ * all-reduce becomes a reduce-scatter, and its identity an all-gather (sequence_parallel.h): then
+ * "tokens, the same on every member" means own tokens of every member.
  *
  * Of every operation that takes an ls_tensor_parallel: all members of the group call it together.
  * Outputs are overwritten, and overlap no input unless its comment says so. Errors: LS_ERR_MEMORY,
@@ -16,6 +18,8 @@
  */
 #ifndef LS_PARALLEL_TENSOR_PARALLEL_H
 #define LS_PARALLEL_TENSOR_PARALLEL_H
+
+#include <stdbool.h>
 
 #include "lockstep/base/memory.h"
 #include "lockstep/base/real.h"
@@ -25,9 +29,11 @@
 LS_BEGIN_DECLS
 
 typedef struct ls_tensor_parallel {
-    ls_group *group;     /* the tp group, as this member sees it                          */
-    ls_engine engine;    /* of the local products                                         */
-    ls_arena *temporary; /* workspace: every operation leaves it as found                 */
+    ls_group *group;        /* the tp group, as this member sees it                          */
+    ls_engine engine;       /* of the local products                                         */
+    ls_arena *temporary;    /* workspace: every operation leaves it as found                 */
+    bool sequence_parallel; /* outside the blocks each member has its share of the tokens
+                               (sequence_parallel.h) */
 } ls_tensor_parallel;
 
 /* An axis and who owns which of its granules. */
@@ -43,16 +49,16 @@ static inline ls_axis ls_cut_held(const ls_cut *cut, int member)
     return ls_axis_of(cut->bounds[member + 1] - cut->bounds[member], cut->whole.granule);
 }
 
-/* The reduced product, on every member:
+/* The reduced product:
  *
  *     C = T over the granules i of k of (term 0 at i) + (term 1 at i) + ...
  *
  * where each member has the terms of its own granules: first the local products, one per node of
  * its forest, then one all-reduce. This is g forward (X_r W_r, summed) and f backward (dY_r W_r^T,
  * summed). terms: 1 to 3, as in ls_gemm_fused over the granules held, op(A) = A; tb for all. c:
- * extent(m) x extent(n), contiguous; the same bits on every member. Summation order: the tree of k,
- * whatever the number of members. Cost: the products, 1 all-reduce of nodes * extent(m) *
- * extent(n). */
+ * extent(m) x extent(n), contiguous; the same bits on every member. With sequence parallelism m are
+ * tokens, and c has own tokens alone. Summation order: the tree of k, whatever the number of
+ * members. Cost: the products, 1 all-reduce (reduce-scatter) of nodes * extent(m) * extent(n). */
 #define ls_reduced_product LS_TYPED(ls_reduced_product)
 LS_API ls_status ls_reduced_product(const ls_tensor_parallel *tp, ls_trans tb, ls_axis m, ls_axis n,
                                     const ls_cut *k, const ls_gemm_term *terms, size_t n_terms,

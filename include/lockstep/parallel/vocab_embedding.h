@@ -8,15 +8,17 @@ LS_BEGIN_DECLS
 
 /* y[t] = row ids[t] of the whole table, on every member: a member that does not own the row hands
  * in -0, so the all-reduce gives the row's own bits (contract rule 14). table: own rows x D; vocab:
- * the padded vocabulary and who owns it; y: n x D. ids in range: ls_ids_check. 1 all-reduce of n D.
- */
+ * the padded vocabulary and who owns it; ids: of all tokens, in range (ls_ids_check); y: tokens x
+ * D, sequence parallel: own tokens. 1 all-reduce (reduce-scatter) of tokens D. */
 #define ls_vocab_embedding_forward LS_TYPED(ls_vocab_embedding_forward)
 LS_API ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y,
-                                            const ls_real *table, const int32_t *ids, size_t n,
-                                            size_t D, const ls_cut *vocab) LS_MUST_USE;
+                                            const ls_real *table, const int32_t *ids,
+                                            ls_axis tokens, size_t D,
+                                            const ls_cut *vocab) LS_MUST_USE;
 
 /* dtable = own rows of the gradient (ls_embedding_backward: rows without a token are -0 until
- * ls_end_sum). dy is the same on every member: no communication. */
+ * ls_end_sum). dy: tokens x D, the same on every member: no communication. Sequence parallel:
+ * dy of own tokens, 1 all-gather. */
 #define ls_vocab_embedding_backward LS_TYPED(ls_vocab_embedding_backward)
 LS_API ls_status ls_vocab_embedding_backward(const ls_tensor_parallel *tp, ls_real *dtable,
                                              const ls_real *dy, const int32_t *ids, ls_axis tokens,
