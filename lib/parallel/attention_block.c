@@ -74,7 +74,9 @@ ls_status ls_attention_keep(const ls_tensor_parallel *tp, const ls_attention_blo
     LS_TRY(ls_arena_alloc(arena, B * S * own.q_width, sizeof(ls_real), (void *)&kept.q));
     LS_TRY(ls_arena_alloc(arena, B * S * own.kv_width, sizeof(ls_real), (void *)&kept.k));
     LS_TRY(ls_arena_alloc(arena, B * S * own.kv_width, sizeof(ls_real), (void *)&kept.v));
-    LS_TRY(ls_arena_alloc(arena, B * own.heads * S * S, sizeof(ls_real), (void *)&kept.P));
+    kept.P = NULL;
+    if (!block->recompute_core)
+        LS_TRY(ls_arena_alloc(arena, B * own.heads * S * S, sizeof(ls_real), (void *)&kept.P));
     LS_TRY(ls_arena_alloc(arena, B * S * own.q_width, sizeof(ls_real), (void *)&kept.o));
     *ret_kept = kept;
 exit:
@@ -104,7 +106,7 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
     ls_axis tokens = ls_batch_tokens(batch);
     ls_tensor_parallel inside = ls_inside_block(tp);
     size_t S = batch->S;
-    ls_real *scratch;
+    ls_real *scratch, *P;
 
     LS_TRY(ls_gather_tokens(tp, x, tokens, block->D, &x));
     LS_TRY(ls_column_linear_forward(&inside, kept->q, x, block->w_q, block->b_q, tokens, block->D,
@@ -114,6 +116,7 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
     ls_arena_release(tp->temporary, mark); /* what was gathered */
 
     LS_TRY(ls_arena_alloc(tp->temporary, S * S, sizeof *scratch, (void *)&scratch));
+    LS_TRY(ls_arena_alloc(tp->temporary, S * S, sizeof *P, (void *)&P));
     for (size_t b = 0; b < batch->B; b++) {
         size_t q_row = b * S * own.q_width, kv_row = b * S * own.kv_width;
         if (block->cos) {
@@ -125,8 +128,8 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
         for (size_t h = 0; h < own.heads; h++) {
             ls_attention_shape shape = head_shape(block, &own, batch, b, h);
             size_t q = q_row + h * own.width, kv = kv_row + kv_of(&own, h) * own.width;
-            LS_TRY(ls_attention_forward(tp->engine, &shape, kept->o + q,
-                                        kept->P + (b * own.heads + h) * S * S, kept->q + q,
+            if (kept->P) P = kept->P + (b * own.heads + h) * S * S;
+            LS_TRY(ls_attention_forward(tp->engine, &shape, kept->o + q, P, kept->q + q,
                                         kept->k + kv, kept->v + kv, scratch));
         }
     }
@@ -224,11 +227,13 @@ static ls_status core_backward(const ls_tensor_parallel *tp, const ls_attention_
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
     size_t S = batch->S, rows = batch->B * S, kv_count = rows * own->kv_width;
-    ls_real *scratch, **dk_parts, **dv_parts;
+    ls_real *scratch, *again, *P, **dk_parts, **dv_parts;
 
     /* dk_parts[t] takes, for every kv head at once, the gradient through query head t of its group.
      */
     LS_TRY(ls_arena_alloc(tp->temporary, 2 * S * S, sizeof *scratch, (void *)&scratch));
+    LS_TRY(ls_arena_alloc(tp->temporary, S * S, sizeof *P, (void *)&P));
+    LS_TRY(ls_arena_alloc(tp->temporary, S * own->q_width, sizeof *again, (void *)&again));
     LS_TRY(ls_arena_alloc(tp->temporary, own->group, sizeof *dk_parts, (void *)&dk_parts));
     LS_TRY(ls_arena_alloc(tp->temporary, own->group, sizeof *dv_parts, (void *)&dv_parts));
     for (size_t t = 0; t < own->group; t++) {
@@ -241,10 +246,14 @@ static ls_status core_backward(const ls_tensor_parallel *tp, const ls_attention_
             size_t q = b * S * own->q_width + h * own->width;
             size_t kv = b * S * own->kv_width + kv_of(own, h) * own->width;
             size_t t = (own->first + h) % own->group;
+            if (kept->P)
+                P = kept->P + (b * own->heads + h) * S * S;
+            else
+                LS_TRY(ls_attention_forward(tp->engine, &shape, again + h * own->width, P,
+                                            kept->q + q, kept->k + kv, kept->v + kv, scratch));
             LS_TRY(ls_attention_backward(tp->engine, &shape, dq + q, dk_parts[t] + kv,
-                                         dv_parts[t] + kv, d_o + q,
-                                         kept->P + (b * own->heads + h) * S * S, kept->q + q,
-                                         kept->k + kv, kept->v + kv, scratch));
+                                         dv_parts[t] + kv, d_o + q, P, kept->q + q, kept->k + kv,
+                                         kept->v + kv, scratch));
         }
     }
     LS_TRY(finish_kv(tp, block, own, rows, dk_parts, dk));

@@ -49,23 +49,39 @@ void ls_norm_forward(const ls_norm *norm, const ls_norm_kept *kept, const ls_rea
         ls_rms_norm_forward(kept->y, kept->rstd, x, norm->scale, n, norm->D, norm->eps);
 }
 
-void ls_norm_backward(const ls_norm *norm, const ls_norm_kept *kept, ls_real *dx, const ls_real *dy,
-                      const ls_real *x, const ls_real *residual, ls_axis tokens)
+/* The parameters' gradients over the sequences of one sum. */
+static void parameters(const ls_norm *norm, const ls_norm_kept *kept, const ls_real *dy,
+                       const ls_real *x, ls_batch_sum sum)
+{
+    size_t first = sum.first * sum.tokens.granule;
+    ls_real *dscale = norm->dscale + sum.offset;
+    dy += first * norm->D;
+    x += first * norm->D;
+    if (norm->kind == LS_LAYER_NORM)
+        ls_layer_norm_backward_parameters(dscale, norm->dshift ? norm->dshift + sum.offset : NULL,
+                                          dy, x, kept->mean + first, kept->rstd + first, sum.tokens,
+                                          norm->D);
+    else
+        ls_rms_norm_backward_parameters(dscale, dy, x, kept->rstd + first, sum.tokens, norm->D);
+}
+
+void ls_norm_backward(const ls_tensor_parallel *tp, const ls_norm *norm, const ls_norm_kept *kept,
+                      ls_real *dx, const ls_real *dy, const ls_real *x, const ls_real *residual,
+                      ls_axis tokens)
 {
     size_t n = ls_axis_extent(tokens);
-    if (norm->kind == LS_LAYER_NORM) {
-        ls_layer_norm_backward_parameters(norm->dscale, norm->dshift, dy, x, kept->mean, kept->rstd,
-                                          tokens, norm->D);
+    for (size_t j = 0; j < ls_batch_sums_count(tp->sums); j++)
+        parameters(norm, kept, dy, x, ls_batch_sums_get(tp->sums, j, tokens));
+    if (norm->kind == LS_LAYER_NORM)
         ls_layer_norm_backward(dx, dy, x, norm->scale, kept->mean, kept->rstd, n, norm->D);
-    } else {
-        ls_rms_norm_backward_parameters(norm->dscale, dy, x, kept->rstd, tokens, norm->D);
+    else
         ls_rms_norm_backward(dx, dy, x, norm->scale, kept->rstd, n, norm->D);
-    }
     if (residual) ls_add(dx, dx, residual, n * norm->D);
 }
 
 void ls_layer_bind(ls_layer *layer, const ls_store *store, const ls_cuts *cuts,
-                   const ls_kv_sharing *kv, const ls_real *cos, const ls_real *sin, size_t number)
+                   const ls_kv_sharing *kv, const ls_real *cos, const ls_real *sin, size_t number,
+                   ls_recompute recompute)
 {
     const ls_config *config = &store->table->config;
     layer->number = (uint32_t)number;
@@ -81,6 +97,7 @@ void ls_layer_bind(ls_layer *layer, const ls_store *store, const ls_cuts *cuts,
     a->kv_heads = config->kv_heads;
     a->kv = kv;
     a->causal = config->causal;
+    a->recompute_core = recompute == LS_RECOMPUTE_SELECTIVE;
     a->cos = cos;
     a->sin = sin;
     a->dropout = config->dropout;
@@ -131,7 +148,6 @@ ls_status ls_layer_keep(const ls_tensor_parallel *tp, const ls_layer *layer, siz
     LS_TRY(ls_arena_alloc(arena, n * layer->D, sizeof(ls_real), (void *)&kept.x1));
     LS_TRY(ls_norm_keep(&layer->norm2, n, arena, &kept.norm2));
     LS_TRY(ls_mlp_keep(tp, &layer->mlp, n, arena, &kept.mlp));
-    LS_TRY(ls_arena_alloc(arena, n * layer->D, sizeof(ls_real), (void *)&kept.x2));
     *ret_kept = kept;
 exit:
     return status;
@@ -148,7 +164,7 @@ static void block_dropout(const ls_layer *layer, ls_real *y, const ls_real *x, l
 }
 
 ls_status ls_layer_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
-                           const ls_layer_kept *kept, const ls_batch *batch)
+                           const ls_layer_kept *kept, ls_real *y, const ls_batch *batch)
 {
     ls_status status = LS_OK;
     ls_axis tokens = ls_batch_tokens(batch);
@@ -161,9 +177,9 @@ ls_status ls_layer_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
     ls_add(kept->x1, kept->x1, kept->x, n * layer->D);
 
     ls_norm_forward(&layer->norm2, &kept->norm2, kept->x1, n);
-    LS_TRY(ls_mlp_forward(tp, &layer->mlp, kept->x2, &kept->mlp, kept->norm2.y, tokens));
-    block_dropout(layer, kept->x2, kept->x2, LS_RANDOM_DROPOUT_MLP, batch);
-    ls_add(kept->x2, kept->x2, kept->x1, n * layer->D);
+    LS_TRY(ls_mlp_forward(tp, &layer->mlp, y, &kept->mlp, kept->norm2.y, tokens));
+    block_dropout(layer, y, y, LS_RANDOM_DROPOUT_MLP, batch);
+    ls_add(y, y, kept->x1, n * layer->D);
 exit:
     return status;
 }
@@ -183,13 +199,13 @@ ls_status ls_layer_backward(const ls_tensor_parallel *tp, const ls_layer *layer,
     /* x2 = dropout(mlp(norm2(x1))) + x1 */
     block_dropout(layer, d_block, dx, LS_RANDOM_DROPOUT_MLP, batch);
     LS_TRY(ls_mlp_backward(tp, &layer->mlp, d_norm, d_block, &kept->mlp, kept->norm2.y, tokens));
-    ls_norm_backward(&layer->norm2, &kept->norm2, d_norm, d_norm, kept->x1, dx, tokens);
+    ls_norm_backward(tp, &layer->norm2, &kept->norm2, d_norm, d_norm, kept->x1, dx, tokens);
 
     /* x1 = dropout(attention(norm1(x))) + x */
     block_dropout(layer, d_block, d_norm, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
     LS_TRY(ls_attention_block_backward(tp, &layer->attention, dx, d_block, &kept->attention,
                                        kept->norm1.y, batch));
-    ls_norm_backward(&layer->norm1, &kept->norm1, dx, dx, kept->x, d_norm, tokens);
+    ls_norm_backward(tp, &layer->norm1, &kept->norm1, dx, dx, kept->x, d_norm, tokens);
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;

@@ -47,7 +47,6 @@ typedef struct ls_layer_kept {
     ls_attention_kept attention;
     ls_real *x1; /* after the attention block           */
     ls_mlp_kept mlp;
-    ls_real *x2; /* output                              */
 } ls_layer_kept;
 
 #define ls_norm_bind LS_TYPED(ls_norm_bind)
@@ -60,23 +59,26 @@ void ls_norm_forward(const ls_norm *norm, const ls_norm_kept *kept, const ls_rea
 /* dx = gradient through the norm + residual (rule 11), and the parameters' gradients over the
  * tokens. dx may be dy. */
 #define ls_norm_backward LS_TYPED(ls_norm_backward)
-void ls_norm_backward(const ls_norm *norm, const ls_norm_kept *kept, ls_real *dx, const ls_real *dy,
-                      const ls_real *x, const ls_real *residual, ls_axis tokens);
+void ls_norm_backward(const ls_tensor_parallel *tp, const ls_norm *norm, const ls_norm_kept *kept,
+                      ls_real *dx, const ls_real *dy, const ls_real *x, const ls_real *residual,
+                      ls_axis tokens);
 
 /* Points the layer at its parameters in the store and at the cuts; `rope` are the rotary tables or
  * NULL. */
 #define ls_layer_bind LS_TYPED(ls_layer_bind)
 void ls_layer_bind(ls_layer *layer, const ls_store *store, const ls_cuts *cuts,
-                   const ls_kv_sharing *kv, const ls_real *cos, const ls_real *sin, size_t number);
+                   const ls_kv_sharing *kv, const ls_real *cos, const ls_real *sin, size_t number,
+                   ls_recompute recompute);
 
 #define ls_layer_keep LS_TYPED(ls_layer_keep)
 ls_status ls_layer_keep(const ls_tensor_parallel *tp, const ls_layer *layer, size_t B, size_t S,
                         ls_arena *arena, ls_layer_kept *ret_kept) LS_MUST_USE;
 
-/* From kept->x (n x D, set by the caller) to kept->x2. */
+/* From kept->x (n x D, set by the caller) to y, n x D. */
 #define ls_layer_forward LS_TYPED(ls_layer_forward)
 ls_status ls_layer_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
-                           const ls_layer_kept *kept, const ls_batch *batch) LS_MUST_USE;
+                           const ls_layer_kept *kept, ls_real *y,
+                           const ls_batch *batch) LS_MUST_USE;
 
 /* From dx2 to dx, in place: n x D. */
 #define ls_layer_backward LS_TYPED(ls_layer_backward)

@@ -42,11 +42,31 @@ ls_status ls_embed_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx)
     if (stage->position) {
         /* A position row meets one token of each sequence: T over the sequences. Rows beyond S meet
          * none. */
-        ls_tree_sum_rows(stage->position->grad[0], dx, ls_axis_whole(batch->B), width, width);
-        for (size_t i = width; i < stage->config->seq * D; i++) stage->position->grad[0][i] = 0;
+        for (size_t j = 0; j < ls_batch_sums_count(stage->tp.sums); j++) {
+            ls_batch_sum sum = ls_batch_sums_get(stage->tp.sums, j, ls_batch_tokens(batch));
+            ls_real *target = stage->position->grad[0] + sum.offset;
+            ls_tree_sum_rows(target, dx + sum.first * width, ls_axis_whole(sum.tokens.granules),
+                             width, width);
+            for (size_t i = width; i < stage->config->seq * D; i++) target[i] = 0;
+        }
     }
     LS_TRY(ls_vocab_embedding_backward(&stage->tp, stage->token->grad[0], dx, batch->tokens,
                                        ls_batch_tokens(batch), D, &stage->cuts.vocab));
+exit:
+    return status;
+}
+
+ls_status ls_head_keep(const ls_stage *stage, ls_micro_batch *mb)
+{
+    ls_status status = LS_OK;
+    size_t n = mb->B * mb->S;
+    ls_axis held = ls_cut_held(&stage->cuts.vocab, ls_group_rank(stage->tp.group));
+    ls_real **const per_token[] = {&mb->losses, &mb->max, &mb->sum_exp};
+    LS_TRY(ls_norm_keep(&stage->final_norm, ls_stage_rows(stage, mb->B, mb->S), mb->kept,
+                        &mb->final_norm));
+    LS_TRY(ls_arena_alloc(mb->kept, n * ls_axis_extent(held), sizeof(ls_real), (void *)&mb->z));
+    for (size_t i = 0; i < 3; i++)
+        LS_TRY(ls_arena_alloc(mb->kept, n, sizeof(ls_real), (void *)per_token[i]));
 exit:
     return status;
 }
@@ -103,7 +123,7 @@ ls_status ls_head_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, con
     ls_gemm_term term = {mb->z, width, stage->head->value, D, held.granule, 1, 0};
     LS_TRY(ls_reduced_product(&stage->tp, LS_NO_TRANS, tokens, ls_axis_whole(D), &stage->cuts.vocab,
                               &term, 1, dx));
-    ls_norm_backward(&stage->final_norm, &mb->final_norm, dx, dx, x, NULL, tokens);
+    ls_norm_backward(&stage->tp, &stage->final_norm, &mb->final_norm, dx, dx, x, NULL, tokens);
 exit:
     return status;
 }

@@ -8,12 +8,16 @@
 #define ls_embed_backward LS_TYPED(ls_embed_backward)
 #define ls_head_forward LS_TYPED(ls_head_forward)
 #define ls_head_backward LS_TYPED(ls_head_backward)
+#define ls_head_keep LS_TYPED(ls_head_keep)
 
 /* mb->x = dropout(token row + position row). 1 all-reduce. */
 ls_status ls_embed_forward(ls_stage *stage, ls_micro_batch *mb) LS_MUST_USE;
 
 /* The embeddings' gradients from dx, n x D, which is overwritten. */
 ls_status ls_embed_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx) LS_MUST_USE;
+
+/* Takes what the head keeps from the micro-batch's arena. */
+ls_status ls_head_keep(const ls_stage *stage, ls_micro_batch *mb) LS_MUST_USE;
 
 /* From x, the last layer's output, to the losses of the micro-batch and the number of its valid
  * targets. 2 all-reduces (gathered loss: 1 all-gather). */

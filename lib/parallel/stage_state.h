@@ -2,8 +2,16 @@
 #ifndef LS_PARALLEL_STAGE_STATE_H
 #define LS_PARALLEL_STAGE_STATE_H
 
+#include "lockstep/numerics/forest_sum.h"
 #include "lockstep/parallel/stage.h"
 #include "parallel/layer.h"
+
+/* A gradient that this stage makes: one use of one of its parameters. */
+#define ls_own_gradient LS_TYPED(ls_own_gradient)
+typedef struct ls_own_gradient {
+    ls_real *values; /* in slot 0 */
+    size_t count;
+} ls_own_gradient;
 
 struct ls_stage {
     ls_stage_setup setup;
@@ -21,23 +29,31 @@ struct ls_stage {
     ls_slot *token, *position; /* with the embedding */
     ls_slot *head;             /* with the head; the token slot when tied */
     int head_use;
+    ls_own_gradient *gradients;
+    size_t n_gradients;
+    ls_forest_sum *sum; /* which sequences' gradients are where; NULL: one micro-batch is all */
 };
 
 struct ls_micro_batch {
-    size_t B, S;       /* room for so many sequences of so many tokens */
-    ls_arena *kept;    /* from forward to backward                     */
-    ls_arena *going;   /* what is on its way back                      */
-    bool forward_done; /* and not yet gone backward */
+    size_t B, S; /* of `batch` */
+    ls_memory *memory;
+    ls_arena *kept;     /* from forward to backward                             */
+    ls_arena *outgoing; /* to the next stage, or back to the one before         */
+    bool forward_done;  /* and not yet gone backward */
     ls_batch batch;
-    ls_real *x; /* output of the embedding */
+    ls_real *sequence_losses;
+    int64_t valid;
+    const ls_real *input; /* of a stage without the embedding */
+    ls_real *x;           /* output of the embedding */
     ls_layer_kept *layers;
     const ls_real *end; /* output of the last layer, or what comes in when there is none */
     ls_norm_kept final_norm;
     ls_real *z;                      /* own logits, then their gradient */
     ls_real *losses, *max, *sum_exp; /* per token */
-    ls_real *sequence_losses;
-    int64_t valid;
-    ls_real *dx; /* gradient on its way back: n x D */
 };
+
+/* Rows of the activations between blocks, for B sequences of S tokens. */
+#define ls_stage_rows LS_TYPED(ls_stage_rows)
+size_t ls_stage_rows(const ls_stage *stage, size_t B, size_t S);
 
 #endif

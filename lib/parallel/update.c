@@ -5,6 +5,16 @@
 #include "lockstep/parallel/sharding.h"
 #include "parallel/bring_together.h"
 
+void ls_add_uses(ls_store *store)
+{
+    for (size_t i = 0; i < store->table->count; i++) {
+        ls_slot *slot = &store->slots[i];
+        for (int use = 1; use < LS_MAX_USES; use++)
+            if (slot->grad[0] && slot->grad[use])
+                ls_add(slot->grad[0], slot->grad[0], slot->grad[use], slot->rows * slot->cols);
+    }
+}
+
 /* The first member that holds granule g of a parameter: a replicated parameter is member 0's, a
  * shared kv head that of the first sharer. */
 static int first_holder(const ls_param_table *table, const ls_param *param, size_t g, int members)

@@ -33,9 +33,13 @@ ls_status ls_vocab_embedding_backward(const ls_tensor_parallel *tp, ls_real *dta
     size_t rank = (size_t)ls_group_rank(tp->group);
 
     LS_TRY(ls_gather_tokens(tp, dy, tokens, D, &dy));
-    LS_TRY(ls_embedding_backward(dtable, dy, ids, tokens, D,
-                                 vocab->bounds[rank] * vocab->whole.granule,
-                                 ls_axis_extent(ls_cut_held(vocab, (int)rank))));
+    for (size_t j = 0; j < ls_batch_sums_count(tp->sums); j++) {
+        ls_batch_sum sum = ls_batch_sums_get(tp->sums, j, tokens);
+        size_t first = sum.first * tokens.granule;
+        LS_TRY(ls_embedding_backward(dtable + sum.offset, dy + first * D, ids + first, sum.tokens,
+                                     D, vocab->bounds[rank] * vocab->whole.granule,
+                                     ls_axis_extent(ls_cut_held(vocab, (int)rank))));
+    }
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;

@@ -7,8 +7,8 @@
 #include "lockstep/parallel/tensor_parallel.h"
 
 /* For y = x w + bias: dw = x^T dy, dbias = sum over tokens of dy; each may be NULL: not wanted.
- * in, out: the axes of w as held. x: tokens x in, dy: tokens x out, dw: in x out, all contiguous.
- * No communication. Errors: those of ls_gemm. */
+ * Each sum goes where tp->sums says. in, out: the axes of w as held. x: tokens x in, dy: tokens x
+ * out, dw: in x out, all contiguous. No communication. Errors: those of ls_gemm. */
 #define ls_weight_gradient LS_TYPED(ls_weight_gradient)
 ls_status ls_weight_gradient(const ls_tensor_parallel *tp, ls_real *dw, ls_real *dbias,
                              const ls_real *x, ls_axis in, const ls_real *dy, ls_axis out,

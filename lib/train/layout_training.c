@@ -74,6 +74,7 @@ static ls_status forward_backward(trainer *t, ls_real *ret_loss)
     loss = valid ? loss / (ls_real)valid : 0;
     LS_TRY(ls_stage_backward(t->stage, t->micro_batch, NULL, valid, NULL));
     ls_stage_finish_gradients(t->stage);
+    ls_add_uses(t->store);
     *ret_loss = loss;
 exit:
     return status;
@@ -158,7 +159,7 @@ static ls_status set_up(trainer *t)
     LS_TRY(ls_store_create(&t->store, t->table, holdings, memory));
     setup.tp = t->tp;
     LS_TRY(ls_stage_create(&t->stage, &setup, t->store));
-    LS_TRY(ls_micro_batch_create(&t->micro_batch, t->stage, t->run->batch, t->run->config.seq));
+    LS_TRY(ls_micro_batch_create(&t->micro_batch, t->stage));
     LS_TRY(ls_step_batch_create(&t->batch, t->run, 0, t->run->batch));
     LS_TRY(ls_arena_create(&t->temporary, memory, LS_MEM_TEMPORARY));
     LS_TRY(ls_arena_create(&t->aside, NULL, LS_MEM_TEMPORARY));

@@ -128,14 +128,14 @@ static inline ls_stage_setup whole_model(const ls_config *config)
 }
 
 static inline ls_status model_begin(model *ret_model, ls_group *tp, const ls_param_table *table,
-                                    ls_stage_setup setup, const double *values, size_t B, size_t S)
+                                    ls_stage_setup setup, const double *values)
 {
     ls_status status = LS_OK;
     model m = {NULL, NULL, NULL, NULL};
     setup.tp = tp;
     LS_TRY(store_begin(&m.store, table, ls_group_size(tp), ls_group_rank(tp), values));
     LS_TRY(ls_stage_create(&m.stage, &setup, m.store));
-    LS_TRY(ls_micro_batch_create(&m.micro_batch, m.stage, B, S));
+    LS_TRY(ls_micro_batch_create(&m.micro_batch, m.stage));
     LS_TRY(ls_arena_create(&m.temporary, NULL, LS_MEM_TEMPORARY));
 exit:
     *ret_model = m;
@@ -173,6 +173,7 @@ static inline ls_status model_gradients(model *m, const ls_batch *batch, ls_real
     *ret_loss = loss_of(sequences, batch->B, valid);
     LS_TRY(ls_stage_backward(m->stage, m->micro_batch, NULL, valid, NULL));
     ls_stage_finish_gradients(m->stage);
+    ls_add_uses(m->store);
 exit:
     return status;
 }
@@ -195,7 +196,7 @@ static inline ls_status pass_rank(ls_rank *rank, void *argument)
     ls_group *tp = ls_rank_world_group(rank);
     int r = ls_rank_index(rank);
     model m = {NULL, NULL, NULL, NULL};
-    LS_TRY(model_begin(&m, tp, p->table, p->setup, p->values, p->batch->B, p->batch->S));
+    LS_TRY(model_begin(&m, tp, p->table, p->setup, p->values));
     LS_TRY(model_gradients(&m, p->batch, &p->loss[r]));
     LS_TRY(ls_shared_squares(tp, m.store, m.temporary, &p->squares[r]));
 exit:

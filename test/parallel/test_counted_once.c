@@ -27,7 +27,7 @@ static ls_status bare_rank(ls_rank *rank, void *argument)
     ls_batch batch = {.B = B, .S = S};
     const ls_real *out;
     model m = {NULL, NULL, NULL, NULL};
-    LS_TRY(model_begin(&m, ls_rank_world_group(rank), b->table, inner, b->values, B, S));
+    LS_TRY(model_begin(&m, ls_rank_world_group(rank), b->table, inner, b->values));
     LS_TRY(ls_stage_forward(m.stage, m.micro_batch, &batch, b->x, &out));
     memcpy(b->y[r], out, sizeof b->y[r]);
     LS_TRY(ls_stage_backward(m.stage, m.micro_batch, b->dy, 1, &out));

@@ -25,12 +25,13 @@ static ls_status mask_rank(ls_rank *rank, void *argument)
     ls_real dx[ROWS * D];
     /* A number that one rank alone draws must not turn its later masks. */
     if (r == 0) (void)ls_random_uniform((ls_stream){j->batch.seed, LS_RANDOM_DROPOUT_MLP, 0, 0}, 0);
-    LS_TRY(model_begin(&m, ls_rank_world_group(rank), j->table, first, j->values, B, S));
+    LS_TRY(model_begin(&m, ls_rank_world_group(rank), j->table, first, j->values));
     LS_TRY(ls_stage_forward(m.stage, m.micro_batch, &j->batch, NULL, &x));
     memcpy(j->x[r], x, sizeof j->x[r]);
     for (size_t i = 0; i < ROWS * D; i++) dx[i] = 1;
     LS_TRY(ls_stage_backward(m.stage, m.micro_batch, dx, 1, &x));
     ls_stage_finish_gradients(m.stage);
+    ls_add_uses(m.store);
 exit:
     model_end(&m, &j->store[r]);
     return status;

@@ -110,7 +110,7 @@ static ls_status exact_rank(ls_rank *rank, void *argument)
     ls_batch batch = {.B = B, .S = S, .tokens = j->tokens, .targets = j->targets};
     model m = {NULL, NULL, NULL, NULL};
     const ls_real *y;
-    LS_TRY(model_begin(&m, ls_rank_world_group(rank), j->table, j->setup, j->p.all, B, S));
+    LS_TRY(model_begin(&m, ls_rank_world_group(rank), j->table, j->setup, j->p.all));
     if (j->setup.head) {
         LS_TRY(model_gradients(&m, &batch, &j->loss[r]));
     } else {
@@ -118,6 +118,7 @@ static ls_status exact_rank(ls_rank *rank, void *argument)
         memcpy(j->out[r], y, sizeof j->out[r]);
         LS_TRY(ls_stage_backward(m.stage, m.micro_batch, j->dy, 1, NULL));
         ls_stage_finish_gradients(m.stage);
+        ls_add_uses(m.store);
     }
 exit:
     model_end(&m, &j->store[r]);

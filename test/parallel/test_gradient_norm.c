@@ -59,9 +59,10 @@ static ls_status norm_rank(ls_rank *rank, void *argument)
     ls_group *tp = ls_rank_world_group(rank);
     int r = ls_rank_index(rank);
     model m = {NULL, NULL, NULL, NULL};
-    LS_TRY(model_begin(&m, tp, p->table, whole_model(&p->table->config), p->values, 1, 1));
+    LS_TRY(model_begin(&m, tp, p->table, whole_model(&p->table->config), p->values));
     LS_TRY(set_gradients(p, m.store));
     if (p->finish) ls_stage_finish_gradients(m.stage);
+    if (p->finish) ls_add_uses(m.store);
     for (int twice = 0; twice < 2; twice++)
         LS_TRY(ls_shared_squares(tp, m.store, m.temporary, &p->squares[r]));
     ls_shard_update(m.store, &p->update, p->squares[r], p->max_norm);

@@ -118,8 +118,7 @@ static ls_status weighting_rank(ls_rank *rank, void *argument)
     int64_t valid, all = 0;
 
     setup.gathered_loss = j->gathered;
-    LS_TRY(model_begin(&m, ls_rank_world_group(rank), j->known->table, setup, j->known->values,
-                       j->micro, j->S));
+    LS_TRY(model_begin(&m, ls_rank_world_group(rank), j->known->table, setup, j->known->values));
     for (size_t first = 0; first < j->example->B; first += j->micro) {
         ls_batch batch = micro_batch(j, first);
         LS_TRY(ls_stage_forward(m.stage, m.micro_batch, &batch, NULL, NULL));
@@ -134,6 +133,7 @@ static ls_status weighting_rank(ls_rank *rank, void *argument)
         LS_TRY(ls_stage_forward(m.stage, m.micro_batch, &batch, NULL, NULL));
         LS_TRY(ls_stage_backward(m.stage, m.micro_batch, NULL, all, NULL));
         ls_stage_finish_gradients(m.stage);
+        ls_add_uses(m.store);
         add_gradients(j, &m, r);
     }
 exit:

@@ -59,8 +59,7 @@ static ls_status differences_rank(ls_rank *rank, void *argument)
     double f[4];
     model m = {NULL, NULL, NULL, NULL};
     ls_real loss;
-    LS_TRY(model_begin(&m, ls_rank_world_group(rank), j->table, j->setup, j->values, j->batch->B,
-                       j->batch->S));
+    LS_TRY(model_begin(&m, ls_rank_world_group(rank), j->table, j->setup, j->values));
     LS_TRY(model_gradients(&m, j->batch, &loss));
     for (size_t i = 0; i < j->n; i++) {
         sample *s = &j->samples[i];

@@ -62,8 +62,7 @@ static ls_status side_rank(ls_rank *rank, void *argument)
     ls_group *tp;
     model m = {NULL, NULL, NULL, NULL};
     LS_TRY(ls_group_split(ls_rank_world_group(rank), color, s->key[r], color ? "B" : "A", &tp));
-    LS_TRY(model_begin(&m, tp, s->table, whole_model(&s->table->config), s->values[color],
-                       s->batch[color]->B, s->batch[color]->S));
+    LS_TRY(model_begin(&m, tp, s->table, whole_model(&s->table->config), s->values[color]));
     LS_TRY(model_gradients(&m, s->batch[color], &s->loss[r]));
     LS_TRY(ls_shared_squares(tp, m.store, m.temporary, &s->squares[r]));
 exit:
@@ -140,7 +139,7 @@ static ls_status refusal_rank(ls_rank *rank, void *argument)
     ls_stage_setup setup = whole_model(&f->table->config);
     model m = {NULL, NULL, NULL, NULL};
     setup.gathered_loss = f->gathered;
-    LS_TRY(model_begin(&m, ls_rank_world_group(rank), f->table, setup, f->values, TINY_B, TINY_S));
+    LS_TRY(model_begin(&m, ls_rank_world_group(rank), f->table, setup, f->values));
     f->seen[r] = ls_stage_forward(m.stage, m.micro_batch, f->bad, NULL, NULL);
     snprintf(f->text[r], sizeof f->text[r], "%s", ls_error_text());
     ls_error_clear();

@@ -23,8 +23,7 @@ static ls_status chain_begin(chain *c, ls_rank *rank, const ls_param_table *tabl
     LS_TRY(store_begin(&c->store, table, ls_group_size(tp), ls_group_rank(tp), values));
     LS_TRY(ls_stage_create(&c->stage[0], &first, c->store));
     LS_TRY(ls_stage_create(&c->stage[1], &last, c->store));
-    for (int s = 0; s < 2; s++)
-        LS_TRY(ls_micro_batch_create(&c->micro_batch[s], c->stage[s], TINY_B, TINY_S));
+    for (int s = 0; s < 2; s++) LS_TRY(ls_micro_batch_create(&c->micro_batch[s], c->stage[s]));
 exit:
     return status;
 }
@@ -63,6 +62,7 @@ static ls_status chain_rank(ls_rank *rank, void *argument)
     LS_TRY(ls_stage_backward(c.stage[1], c.micro_batch[1], NULL, valid, &back));
     LS_TRY(ls_stage_backward(c.stage[0], c.micro_batch[0], back, valid, NULL));
     ls_stage_finish_gradients(c.stage[0]);
+    ls_add_uses(c.store);
 exit:
     chain_end(&c, &x->store[r]);
     return status;
@@ -114,13 +114,14 @@ static ls_status alive_pass(alive *a, ls_group *tp, bool beside, ls_store **ret_
     ls_micro_batch *other = NULL;
     int64_t valid;
     model m = {NULL, NULL, NULL, NULL};
-    LS_TRY(model_begin(&m, tp, a->table, whole_model(&a->table->config), a->values, 1, TINY_S));
-    LS_TRY(ls_micro_batch_create(&other, m.stage, TINY_B - 1, TINY_S));
+    LS_TRY(model_begin(&m, tp, a->table, whole_model(&a->table->config), a->values));
+    LS_TRY(ls_micro_batch_create(&other, m.stage));
     LS_TRY(ls_stage_forward(m.stage, m.micro_batch, &a->batch[0], NULL, NULL));
     (void)ls_micro_batch_losses(m.micro_batch, &valid);
     if (beside) LS_TRY(ls_stage_forward(m.stage, other, &a->batch[1], NULL, NULL));
     LS_TRY(ls_stage_backward(m.stage, m.micro_batch, NULL, valid, NULL));
     ls_stage_finish_gradients(m.stage);
+    ls_add_uses(m.store);
 exit:
     ls_micro_batch_destroy(&other);
     model_end(&m, ret_store);
@@ -194,8 +195,7 @@ static ls_status refusals_rank(ls_rank *rank, void *argument)
     ls_stage *stage = NULL;
     int64_t valid;
     model m = {NULL, NULL, NULL, NULL};
-    LS_TRY(
-        model_begin(&m, ls_rank_world_group(rank), x->table, setup, x->values, TINY_B, TINY_S - 1));
+    LS_TRY(model_begin(&m, ls_rank_world_group(rank), x->table, setup, x->values));
     setup.tp = ls_rank_world_group(rank);
     setup.first_layer = 1;
     note(x, 0, ls_stage_create(&stage, &setup, m.store));
@@ -206,12 +206,16 @@ static ls_status refusals_rank(ls_rank *rank, void *argument)
     m.store->slots[0].shard.first++; /* another rank's shard */
     note(x, 2, ls_stage_create(&stage, &setup, m.store));
     m.store->slots[0].shard.first--;
+    batch.S = x->table->config.seq + 1;
     note(x, 3, ls_stage_forward(m.stage, m.micro_batch, &batch, NULL, NULL));
-    batch.S = TINY_S - 1;
-    batch.B = TINY_B + 1;
-    note(x, 4, ls_stage_forward(m.stage, m.micro_batch, &batch, NULL, NULL));
+    batch.S = TINY_S;
+    setup.layers = x->table->config.layers;
+    setup.batch = TINY_B;
+    LS_TRY(ls_stage_create(&stage, &setup, m.store));
+    batch.first = 1;
+    note(x, 4, ls_stage_forward(stage, m.micro_batch, &batch, NULL, NULL));
+    batch.first = 0;
     note(x, 5, ls_stage_backward(m.stage, m.micro_batch, NULL, 1, NULL));
-    batch.B = TINY_B;
     LS_TRY(ls_stage_forward(m.stage, m.micro_batch, &batch, NULL, NULL));
     (void)ls_micro_batch_losses(m.micro_batch, &valid);
     LS_TRY(ls_stage_backward(m.stage, m.micro_batch, NULL, valid, NULL));
@@ -228,8 +232,8 @@ START_TEST(what_does_not_fit)
         "layers from layer 1 on: the model has",
         "from layer 1 on: the model has",
         "the store does not hold what rank 0 of 1 needs of it",
-        "the micro-batch has room for",
-        "the micro-batch has room for",
+        "the model has positions for",
+        "sequences 1 to 5: the batch has 4",
         "a backward pass without a forward pass before it",
         "a backward pass without a forward pass before it"};
     tiny_ids ids;

@@ -58,7 +58,7 @@ static ls_status training_rank(ls_rank *rank, void *argument)
     double *zeros = calloc(ls_param_table_elements(t->table), sizeof *zeros), squares;
     model m = {NULL, NULL, NULL, NULL};
     ls_real loss;
-    LS_TRY(model_begin(&m, tp, t->table, whole_model(&t->table->config), zeros, TINY_B, TINY_S));
+    LS_TRY(model_begin(&m, tp, t->table, whole_model(&t->table->config), zeros));
     ls_store_init(m.store, 21);
     for (uint32_t step = 0; step < t->steps; step++) {
         ls_batch batch = batch_of(t->text, step, tokens, targets);

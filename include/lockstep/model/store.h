@@ -26,6 +26,11 @@ typedef struct ls_store {
     const ls_param_table *table;
     ls_slot *slots;                               /* table->count */
     ls_arena *parameters, *gradients, *optimizer; /* its own */
+    /* The gradients lie one after another in one piece of memory of gradient_count elements, slot
+     * 0; in slot s, at slot 0 + s * gradient_count, the same again: values that wait for others to
+     * be added to (forest_sum.h). */
+    ls_real *gradient_slab;
+    size_t gradient_count, gradient_slots;
 } ls_store;
 
 /* What a store holds of one parameter. */
@@ -43,6 +48,12 @@ typedef struct ls_holding {
 #define ls_store_create LS_TYPED(ls_store_create)
 LS_API ls_status ls_store_create(ls_store **ret_store, const ls_param_table *table,
                                  const ls_holding *holdings, ls_memory *memory) LS_MUST_USE;
+/* Makes room for `slots` slots of gradients, at least 1, in place of what there was (1 after
+ * ls_store_create); what they held is lost. Before anybody has taken a gradient's address. Errors:
+ * LS_ERR_MEMORY: the store is good for ls_store_destroy only. */
+#define ls_store_gradient_slots LS_TYPED(ls_store_gradient_slots)
+LS_API ls_status ls_store_gradient_slots(ls_store *store, size_t slots) LS_MUST_USE;
+
 #define ls_store_destroy LS_TYPED(ls_store_destroy)
 LS_API void ls_store_destroy(ls_store **store);
 

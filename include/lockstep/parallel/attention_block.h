@@ -40,6 +40,8 @@ typedef struct ls_attention_block {
     size_t kv_heads; /* of the model                                  */
     const ls_kv_sharing *kv;
     bool causal;
+    bool recompute_core; /* P is not kept but computed again in the backward pass (arXiv 2205.05198,
+                            section 5: cheap beside its memory)  */
     const ls_real *cos, *sin; /* rotary tables (ls_rotary_table) or NULL: none */
     double dropout;           /* of the probabilities                          */
     uint32_t layer;           /* for the dropout stream                        */
@@ -52,7 +54,7 @@ typedef struct ls_attention_block {
 } ls_attention_block;
 
 /* What the forward pass keeps: q (after rotary) and o, tokens x H_r w; k (after rotary) and v,
- * tokens x K_r w; P, before dropout, B x H_r x S x S. */
+ * tokens x K_r w; P, before dropout, B x H_r x S x S, or NULL: to be computed again. */
 #define ls_attention_kept LS_TYPED(ls_attention_kept)
 typedef struct ls_attention_kept {
     ls_real *q, *k, *v, *P, *o;

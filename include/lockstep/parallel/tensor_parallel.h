@@ -25,15 +25,17 @@
 #include "lockstep/base/real.h"
 #include "lockstep/comm/collectives.h"
 #include "lockstep/numerics/gemm_fused.h"
+#include "lockstep/parallel/batch_sums.h"
 
 LS_BEGIN_DECLS
 
 typedef struct ls_tensor_parallel {
-    ls_group *group;        /* the tp group, as this member sees it                          */
-    ls_engine engine;       /* of the local products                                         */
-    ls_arena *temporary;    /* workspace: every operation leaves it as found                 */
-    bool sequence_parallel; /* outside the blocks each member has its share of the tokens
-                               (sequence_parallel.h) */
+    ls_group *group;           /* the tp group, as this member sees it                          */
+    ls_engine engine;          /* of the local products                                         */
+    ls_arena *temporary;       /* workspace: every operation leaves it as found                 */
+    bool sequence_parallel;    /* outside the blocks each member has its share of the tokens
+                                  (sequence_parallel.h) */
+    const ls_batch_sums *sums; /* where sums over the batch go; NULL: into one */
 } ls_tensor_parallel;
 
 /* An axis and who owns which of its granules. */

@@ -8,6 +8,12 @@
 
 LS_BEGIN_DECLS
 
+/* Adds the uses of every tied parameter, input use first (rule 13), into use 0, where both are
+ * held.
+ */
+#define ls_add_uses LS_TYPED(ls_add_uses)
+LS_API void ls_add_uses(ls_store *store);
+
 /* Squared norm of the whole gradient in binary64 (rule 16), the same on every member: every
  * (parameter, granule) is counted once, by the first member that holds it, whatever is held twice.
  * 1 all-reduce of one number per granule of the table. */
