@@ -58,6 +58,7 @@
 #include "lockstep/partition/layout.h"
 #include "lockstep/partition/share.h"
 #include "lockstep/pipeline/schedule.h"
+#include "lockstep/pipeline/timeline.h"
 #include "lockstep/serial/serial.h"
 
 #endif
