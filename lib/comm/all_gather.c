@@ -9,13 +9,8 @@ static ls_status check(const ls_group *group, size_t rows, const size_t *starts,
 {
     ls_status status = LS_OK;
     size_t size = (size_t)group->team->size, own = (size_t)group->member;
-    size_t row_bytes = 0;
     LS_TRY(ls_check_starts("starts", starts, size));
-    LS_TRY(ls_bytes_of(starts[size], dtype, &row_bytes));
-    if (row_bytes > 0 && rows > PTRDIFF_MAX / row_bytes)
-        LS_FAIL(LS_ERR_INPUT, "%zu rows of %zu elements of %s are more than can be addressed", rows,
-                starts[size], ls_dtype_name(dtype));
-    *ret_all_bytes = rows * row_bytes;
+    LS_TRY(ls_bytes_of_rows(rows, starts[size], dtype, ret_all_bytes));
     *ret_own_bytes = rows * (starts[own + 1] - starts[own]) * ls_dtype_bytes(dtype);
 exit:
     return status;

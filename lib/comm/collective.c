@@ -21,6 +21,7 @@ static ls_operation counted_as(ls_call_kind kind)
     case LS_CALL_ALL_REDUCE_FOREST:
         return LS_OP_ALL_REDUCE;
     case LS_CALL_REDUCE_SCATTER_FOREST:
+    case LS_CALL_REDUCE_SCATTER_COLUMNS_FOREST:
         return LS_OP_REDUCE_SCATTER;
     case LS_CALL_ALL_GATHER:
     case LS_CALL_ALL_GATHER_COLUMNS:
@@ -28,10 +29,12 @@ static ls_operation counted_as(ls_call_kind kind)
     case LS_CALL_ALL_TO_ALL:
         return LS_OP_ALL_TO_ALL;
     case LS_CALL_SEND:
+    case LS_CALL_SEND_BEGIN:
         return LS_OP_SEND;
     case LS_CALL_RECEIVE:
         return LS_OP_RECEIVE;
-    case LS_CALL_SEND_RECEIVE:
+    case LS_CALL_SEND_RECEIVE: /* counts as both of its halves */
+    case LS_CALL_SEND_END:     /* counted when it began */
         break;
     }
     return LS_OP_COUNT;
@@ -122,6 +125,19 @@ ls_status ls_bytes_of(size_t count, ls_dtype dtype, size_t *ret_bytes)
         LS_FAIL(LS_ERR_INPUT, "%zu elements of %s are more than can be addressed", count,
                 ls_dtype_name(dtype));
     *ret_bytes = count * size;
+exit:
+    return status;
+}
+
+ls_status ls_bytes_of_rows(size_t rows, size_t columns, ls_dtype dtype, size_t *ret_bytes)
+{
+    ls_status status = LS_OK;
+    size_t row_bytes = 0;
+    LS_TRY(ls_bytes_of(columns, dtype, &row_bytes));
+    if (row_bytes > 0 && rows > PTRDIFF_MAX / row_bytes)
+        LS_FAIL(LS_ERR_INPUT, "%zu rows of %zu elements of %s are more than can be addressed", rows,
+                columns, ls_dtype_name(dtype));
+    *ret_bytes = rows * row_bytes;
 exit:
     return status;
 }

@@ -35,6 +35,10 @@ ls_status ls_communication_begin(ls_group *group, ls_call_kind kind, uint64_t by
 /* count * bytes of dtype; LS_ERR_INPUT when that does not fit. */
 ls_status ls_bytes_of(size_t count, ls_dtype dtype, size_t *ret_bytes) LS_MUST_USE;
 
+/* rows * columns * bytes of dtype; LS_ERR_INPUT when that does not fit. */
+ls_status ls_bytes_of_rows(size_t rows, size_t columns, ls_dtype dtype,
+                           size_t *ret_bytes) LS_MUST_USE;
+
 /* starts: n + 1 ascending numbers from 0; LS_ERR_INPUT otherwise. `what` names them. */
 ls_status ls_check_starts(const char *what, const size_t *starts, size_t n) LS_MUST_USE;
 

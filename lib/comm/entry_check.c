@@ -20,6 +20,8 @@ const char *ls_call_name(ls_call_kind kind)
         return "all_reduce_forest";
     case LS_CALL_REDUCE_SCATTER_FOREST:
         return "reduce_scatter_forest";
+    case LS_CALL_REDUCE_SCATTER_COLUMNS_FOREST:
+        return "reduce_scatter_columns_forest";
     case LS_CALL_ALL_GATHER:
         return "all_gather";
     case LS_CALL_ALL_GATHER_COLUMNS:
@@ -28,6 +30,10 @@ const char *ls_call_name(ls_call_kind kind)
         return "all_to_all";
     case LS_CALL_SEND:
         return "send";
+    case LS_CALL_SEND_BEGIN:
+        return "send_begin";
+    case LS_CALL_SEND_END:
+        return "send_end";
     case LS_CALL_RECEIVE:
         return "receive";
     case LS_CALL_SEND_RECEIVE:

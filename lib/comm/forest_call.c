@@ -34,13 +34,28 @@ exit:
     return status;
 }
 
-void ls_forest_work(const ls_group *group, void *scratch, void *out, size_t lo, size_t hi)
+/* Arrays of `stride` elements. */
+static void work(const ls_group *group, void *scratch, void *out, size_t stride, size_t lo,
+                 size_t hi)
 {
     const ls_team *team = group->team;
-    const ls_call *call = &team->slots[group->member].call;
     if (lo == hi) return;
-    if (call->dtype == LS_F32)
-        ls_forest_finish_f32(team, scratch, out, call->count, lo, hi);
+    if (team->slots[group->member].call.dtype == LS_F32)
+        ls_forest_finish_f32(team, scratch, out, stride, lo, hi);
     else
-        ls_forest_finish_f64(team, scratch, out, call->count, lo, hi);
+        ls_forest_finish_f64(team, scratch, out, stride, lo, hi);
+}
+
+void ls_forest_work(const ls_group *group, void *scratch, void *out, size_t lo, size_t hi)
+{
+    work(group, scratch, out, group->team->slots[group->member].call.count, lo, hi);
+}
+
+void ls_forest_work_columns(const ls_group *group, void *scratch, void *out, size_t lo, size_t hi)
+{
+    const ls_call *call = &group->team->slots[group->member].call;
+    size_t columns = call->count, own_bytes = (hi - lo) * ls_dtype_bytes(call->dtype);
+    for (size_t row = 0; row < call->rows; row++)
+        work(group, scratch, (char *)out + row * own_bytes, call->rows * columns,
+             row * columns + lo, row * columns + hi);
 }

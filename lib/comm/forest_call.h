@@ -1,4 +1,4 @@
-/* forest_call.h - what the two reductions of a forest have in common. */
+/* forest_call.h - what the reductions of a forest have in common. */
 #ifndef LS_COMM_FOREST_CALL_H
 #define LS_COMM_FOREST_CALL_H
 
@@ -12,5 +12,9 @@ ls_status ls_forest_prepare(ls_group *group, const ls_forest *forest, size_t cou
 
 /* out[0], ... = T(leaves) at elements lo <= i < hi of the current call. */
 void ls_forest_work(const ls_group *group, void *scratch, void *out, size_t lo, size_t hi);
+
+/* The same for columns lo <= c < hi of every row, the call's arrays being rows x count: out is rows
+ * x (hi - lo). */
+void ls_forest_work_columns(const ls_group *group, void *scratch, void *out, size_t lo, size_t hi);
 
 #endif

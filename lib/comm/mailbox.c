@@ -56,7 +56,7 @@ static int left_behind_by(const ls_mailbox *box, int sender)
 static void offer_room(ls_mailbox *box, int sender)
 {
     for (ls_message *m = box->first; m != NULL; m = m->next) {
-        if (m->sender != sender || is_left_behind(m)) continue;
+        if (m->sender != sender || is_left_behind(m) || m->under_way) continue;
         atomic_store(&m->state, LS_MESSAGE_ROOM);
         ls_wake(m->owner);
         return;

@@ -9,14 +9,16 @@ void ls_wait_begin(ls_group *group, ls_call_kind kind)
     ls_rank *rank = group->rank;
     ls_wait *wait = &rank->wait;
     const int *world_ranks = group->team->world_ranks;
-    bool sends = kind == LS_CALL_SEND || kind == LS_CALL_SEND_RECEIVE;
+    const ls_message *sent = rank->sent;
+    bool sends = kind == LS_CALL_SEND || kind == LS_CALL_SEND_END || kind == LS_CALL_SEND_RECEIVE;
     bool receives = kind == LS_CALL_RECEIVE || kind == LS_CALL_SEND_RECEIVE;
     atomic_store(&wait->team, group->team);
     atomic_store(&wait->kind, (int)kind);
     atomic_store(&wait->number, group->calls);
     atomic_store(&wait->arrival, group->arrivals);
-    atomic_store(&wait->to, sends ? world_ranks[rank->send.receiver] : -1);
-    atomic_store(&wait->to_tag, sends ? rank->send.tag : 0);
+    atomic_store(&wait->to, sends ? world_ranks[sent->receiver] : -1);
+    atomic_store(&wait->to_tag, sends ? sent->tag : 0);
+    atomic_store(&wait->sent, sent);
     atomic_store(&wait->from, receives ? world_ranks[rank->receive.sender] : -1);
     atomic_store(&wait->from_tag, receives ? rank->receive.tag : 0);
     atomic_fetch_add(&wait->version, 1);
@@ -29,7 +31,8 @@ void ls_wait_end(ls_group *group)
 
 bool ls_waits_to_send(const ls_rank *rank)
 {
-    return atomic_load(&rank->wait.to) >= 0 && atomic_load(&rank->send.state) == LS_MESSAGE_PENDING;
+    if (atomic_load(&rank->wait.to) < 0) return false;
+    return atomic_load(&atomic_load(&rank->wait.sent)->state) == LS_MESSAGE_PENDING;
 }
 
 bool ls_waits_to_receive(const ls_rank *rank)
@@ -57,6 +60,9 @@ void ls_line_add_place(ls_line *line, const ls_rank *rank)
     switch (kind) {
     case LS_CALL_SEND:
         ls_line_add(line, "send with tag %d", atomic_load(&wait->to_tag));
+        break;
+    case LS_CALL_SEND_END:
+        ls_line_add(line, "send_end with tag %d", atomic_load(&wait->to_tag));
         break;
     case LS_CALL_RECEIVE:
         ls_line_add(line, "receive with tag %d", atomic_load(&wait->from_tag));

@@ -8,6 +8,7 @@
 #include "comm/abort.h"
 #include "comm/group_state.h"
 #include "comm/left_behind.h"
+#include "comm/sending.h"
 #include "comm/waiting.h"
 
 enum {
@@ -38,6 +39,7 @@ exit:
 static void rank_free(ls_rank *rank)
 {
     ls_left_behind_free_all(rank);
+    ls_sendings_free(rank);
     while (rank->groups != NULL) {
         ls_group *group = rank->groups;
         rank->groups = group->next;
@@ -69,6 +71,9 @@ static void *run_rank(void *argument)
     ls_rank *rank = argument;
     if (wait_for_start(rank->world) < 0) return NULL;
     rank->status = rank->world->function(rank, rank->world->argument);
+    /* Before anything else: what its sends show may be gone now. */
+    ls_status closed = ls_sendings_close(rank);
+    if (rank->status == LS_OK) rank->status = closed;
     if (rank->status != LS_OK) ls_abort(rank, rank->status);
     atomic_store(&rank->ended, true);
     return NULL;

@@ -17,6 +17,7 @@
 
 #include "base/error_record.h"
 #include "base/thread.h"
+#include "lockstep/comm/channel.h"
 #include "lockstep/comm/collectives.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/comm/world.h"
@@ -34,10 +35,13 @@ typedef enum ls_call_kind {
     LS_CALL_ALL_REDUCE,
     LS_CALL_ALL_REDUCE_FOREST,
     LS_CALL_REDUCE_SCATTER_FOREST,
+    LS_CALL_REDUCE_SCATTER_COLUMNS_FOREST,
     LS_CALL_ALL_GATHER,
     LS_CALL_ALL_GATHER_COLUMNS,
     LS_CALL_ALL_TO_ALL,
     LS_CALL_SEND,
+    LS_CALL_SEND_BEGIN,
+    LS_CALL_SEND_END,
     LS_CALL_RECEIVE,
     LS_CALL_SEND_RECEIVE
 } ls_call_kind;
@@ -93,6 +97,7 @@ typedef struct ls_message {
     size_t other_count; /* of a mismatch: what the other half said */
     ls_dtype other_dtype;
     _Atomic int state;
+    bool under_way; /* a send whose owner did not wait, its buffer staying where it is */
     struct ls_message *next_left; /* among those that the owner left behind */
     const ls_team *team;          /* of one left behind only: where */
 } ls_message;
@@ -149,14 +154,17 @@ typedef struct ls_wait {
     _Atomic uint64_t
         arrival;            /* collectives: it waits for every member to arrive as often as this */
     _Atomic int to, to_tag; /* send: world rank of the receiver */
+    _Atomic(const ls_message *) sent; /* the send itself; never freed while ranks run */
     _Atomic int from, from_tag;
 } ls_wait;
 
 struct ls_rank {
     ls_parking parking;
     ls_wait wait;
-    ls_message send, receive; /* the ones it waits for */
+    ls_message send, receive; /* of the call it is in */
+    const ls_message *sent;   /* the send it waits for: `send`, or one under way */
     ls_message *left_behind;
+    ls_sending *sendings, *spare_sendings; /* under way; ended, to be used again */
     LS_CACHE_ALIGNED _Atomic bool ended;
     ls_world *world;
     int index;

@@ -104,6 +104,48 @@ exit:
     return status;
 }
 
+/* The columns of every row: c->count of them, shared out; the arrays are rows x count. */
+static ls_status try_columns(ls_group *group, const forest_case *c, size_t rows)
+{
+    ls_status status = LS_OK;
+    size_t size = (size_t)ls_group_size(group), own = (size_t)ls_group_rank(group);
+    size_t bounds[MAX_TEST_RANKS + 1], starts[MAX_TEST_RANKS + 1];
+    ls_node nodes[LS_FOREST_MAX];
+    cut_leaves(bounds, size, c->leaves, c->bound_kind, c->seed);
+    cut_leaves(starts, size, c->count, c->share_kind, c->seed + 99);
+    ls_forest forest = {c->leaves, bounds};
+    size_t n = ls_tree_forest(c->leaves, bounds[own], bounds[own + 1], nodes);
+    size_t all = rows * c->count, share = starts[own + 1] - starts[own], e = sizeof(ls_real);
+    guarded in = guarded_new(n * all * e), mine = guarded_new(rows * share * e);
+    ls_comm_count before = ls_group_count(group, LS_OP_REDUCE_SCATTER);
+    for (int twice = 0; twice < 2; twice++) {
+        for (size_t j = 0; j < n; j++)
+            for (size_t i = 0; i < all; i++)
+                ((ls_real *)in.data)[j * all + i] =
+                    node_value(nodes[j].lo, nodes[j].hi, i, c->seed);
+        memset(mine.data, 0xff, mine.bytes);
+        LS_TRY(ls_reduce_scatter_columns_forest(group, mine.data, in.data, rows, starts,
+                                                LS_REAL_DTYPE, &forest));
+        /* The input is free as soon as the call returns. */
+        memset(in.data, 0xee, in.bytes);
+        size_t wrong = 0;
+        for (size_t row = 0; row < rows; row++)
+            wrong += differing((ls_real *)mine.data + row * share, share,
+                               row * c->count + starts[own], c->leaves, c->seed);
+        EXPECT(wrong == 0,
+               "columns, %zu ranks, %zu leaves kind %d, %zu x %zu, shares kind %d: %zu differ",
+               size, c->leaves, c->bound_kind, rows, c->count, c->share_kind, wrong);
+    }
+    ls_comm_count after = ls_group_count(group, LS_OP_REDUCE_SCATTER);
+    EXPECT(after.calls == before.calls + 2, "two calls counted as %d",
+           (int)(after.calls - before.calls));
+    EXPECT(after.bytes == before.bytes + 2 * n * all * e, "bytes of %zu partials", n);
+    guarded_free(&in);
+    guarded_free(&mine);
+exit:
+    return status;
+}
+
 typedef struct sweep {
     const size_t *leaves, *counts;
     size_t n_leaves, n_counts;
@@ -123,6 +165,7 @@ static ls_status go_through(ls_rank *rank, void *argument)
                 forest_case c = {s->leaves[l], s->counts[k], kind, (kind + 2) % BOUND_KINDS,
                                  l * 1000 + k};
                 LS_TRY(try_forest(group, &c));
+                LS_TRY(try_columns(group, &c, (l + k + (size_t)kind) % 5));
             }
 exit:
     return status;

@@ -72,6 +72,17 @@ static ls_status op_shares(ls_group *g, int other)
     ls_forest f = {12, BOUNDS};
     return ls_reduce_scatter_forest(g, a, b, other ? OTHER_STARTS : STARTS, LS_F32, &f);
 }
+static ls_status op_scatter_rows(ls_group *g, int other)
+{
+    ls_forest f = {12, BOUNDS};
+    return ls_reduce_scatter_columns_forest(g, a, b, other ? 4 : 3, STARTS, LS_F32, &f);
+}
+static ls_status op_scatter_columns(ls_group *g, int other)
+{
+    ls_forest f = {12, BOUNDS};
+    return other ? ls_reduce_scatter_columns_forest(g, a, b, 1, STARTS, LS_F32, &f)
+                 : ls_reduce_scatter_forest(g, a, b, STARTS, LS_F32, &f);
+}
 /* One call more on one rank: all later ones are shifted, and that shows at the first that differs.
  */
 static ls_status op_one_more(ls_group *g, int other)
@@ -118,6 +129,12 @@ static const mismatch MISMATCHES[] = {
      "rank 0 calls reduce_scatter_forest of 9 F32 with starts[2] = 5, rank 2 calls "
      "reduce_scatter_forest "
      "of 9 F32 with starts[2] = 6"},
+    {"scatter rows", op_scatter_rows,
+     "rank 0 calls reduce_scatter_columns_forest of 9 F32 in 3 rows, rank 2 calls "
+     "reduce_scatter_columns_forest of 9 F32 in 4 rows"},
+    {"scatter columns", op_scatter_columns,
+     "rank 0 calls reduce_scatter_forest of 9 F32, rank 2 calls reduce_scatter_columns_forest of 9 "
+     "F32"},
     {"one more", op_one_more, "rank 0 calls all_gather of 9 F32, rank 2 calls broadcast of 9 F32"},
 };
 
@@ -243,6 +260,18 @@ static ls_status bad_overlap_scatter(ls_group *g)
     ls_forest f = {4, bounds};
     return ls_reduce_scatter_forest(g, a, a, starts, LS_F32, &f);
 }
+static ls_status bad_overlap_scatter_columns(ls_group *g)
+{
+    const size_t bounds[] = {0, 2, 4}, starts[] = {0, 5, 10};
+    ls_forest f = {4, bounds};
+    return ls_reduce_scatter_columns_forest(g, a + 29, a, 3, starts, LS_F32, &f);
+}
+static ls_status bad_rows(ls_group *g)
+{
+    const size_t bounds[] = {0, 2, 4}, starts[] = {0, 5, 10};
+    ls_forest f = {4, bounds};
+    return ls_reduce_scatter_columns_forest(g, a, b, SIZE_MAX / 16, starts, LS_F32, &f);
+}
 static ls_status bad_overlap_gather(ls_group *g)
 {
     const size_t starts[] = {0, 5, 10};
@@ -285,6 +314,8 @@ static const bad_call BAD_CALLS[] = {
     {bad_overlap_reduce, "overlap: out starts 4 bytes into in"},
     {bad_overlap_forest, "overlap"},
     {bad_overlap_scatter, "overlap"},
+    {bad_overlap_scatter_columns, "overlap"},
+    {bad_rows, "rows of 10 elements of F32 are more than can be addressed"},
     {bad_overlap_gather, "overlap: in starts 4 bytes into out"},
     {bad_overlap_columns, "overlap"},
     {bad_overlap_all_to_all, "overlap"},

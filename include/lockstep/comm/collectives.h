@@ -62,6 +62,14 @@ LS_API ls_status ls_reduce_scatter_forest(ls_group *group, void *out, const void
                                           const size_t *starts, ls_dtype dtype,
                                           const ls_forest *forest) LS_MUST_USE;
 
+/* The reduce-scatter along a last dimension, the counterpart of ls_all_gather_columns: each partial
+ * is rows x starts[P], one after another in `in`; member r gets the columns starts[r] .. starts[r +
+ * 1] of every row, out being rows x (starts[r + 1] - starts[r]). in and out apart. Bytes: nodes
+ * rows starts[P] e. */
+LS_API ls_status ls_reduce_scatter_columns_forest(ls_group *group, void *out, const void *in,
+                                                  size_t rows, const size_t *starts, ls_dtype dtype,
+                                                  const ls_forest *forest) LS_MUST_USE;
+
 /* out = the members' inputs one after another: member r's starts[r + 1] - starts[r] elements at out
  * + starts[r]. In place: in may be out + starts[own]. The gather along a first dimension. Bytes:
  * own share e. */

@@ -1,0 +1,25 @@
+/* sending.h - sends whose owners do not wait.
+ *
+ * A send under way lies in the receiver's mailbox like any other one and shows the sender's own
+ * buffer. It must be out of the mailbox before that buffer goes: at ls_send_end, at
+ * ls_send_withdraw, or at the latest when the rank ends. The records themselves stay until all
+ * ranks have ended, because others look at them to see what a rank waits for (stuck.c). */
+#ifndef LS_COMM_SENDING_H
+#define LS_COMM_SENDING_H
+
+#include "comm/world_state.h"
+
+struct ls_sending {
+    ls_message message;
+    ls_group *group;
+    ls_sending *next; /* among those of the rank that are under way, or among the spare ones */
+};
+
+/* When the rank's function has returned: takes back what is still under way. Errors: LS_ERR_RANK,
+ * a receiver had not taken one. */
+ls_status ls_sendings_close(ls_rank *rank) LS_MUST_USE;
+
+/* When all ranks have ended. */
+void ls_sendings_free(ls_rank *rank);
+
+#endif
