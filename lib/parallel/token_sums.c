@@ -1,0 +1,73 @@
+#include "parallel/token_sums.h"
+
+ls_status ls_token_sums_open(ls_token_sums *ret_sums, const ls_tensor_parallel *tp, ls_axis tokens,
+                             size_t D, size_t vectors)
+{
+    ls_status status = LS_OK;
+    size_t S = tokens.granule;
+    ls_share own = ls_own_share(tp, S);
+    ls_token_sums sums = {.tp = tp, .tokens = tokens, .D = D, .vectors = vectors};
+
+    if (vectors > LS_TOKEN_SUMS_MAX)
+        LS_FAIL(LS_ERR_INTERNAL, "%zu sums over tokens; at most %d go together", vectors,
+                LS_TOKEN_SUMS_MAX);
+    sums.n_nodes = ls_tree_forest(S, own.first, own.first + own.count, sums.nodes);
+    for (size_t j = 0; j < sums.n_nodes; j++) {
+        sums.nodes[j].lo -= own.first;
+        sums.nodes[j].hi -= own.first;
+    }
+    LS_TRY(ls_arena_alloc(tp->temporary, sums.n_nodes * tokens.granules * vectors * D,
+                          sizeof *sums.partials, (void *)&sums.partials));
+    *ret_sums = sums;
+exit:
+    return status;
+}
+
+size_t ls_token_sums_add(ls_token_sums *sums, ls_real *target)
+{
+    sums->targets[sums->added] = target;
+    return sums->added++;
+}
+
+ls_real *ls_token_sums_part(const ls_token_sums *sums, size_t vector, size_t j, size_t b)
+{
+    return sums->partials + ((j * sums->tokens.granules + b) * sums->vectors + vector) * sums->D;
+}
+
+/* per_sequence: B x vectors x D */
+static void sum_sequences(const ls_token_sums *sums, const ls_real *per_sequence)
+{
+    size_t count = sums->vectors * sums->D;
+    for (size_t v = 0; v < sums->added; v++)
+        for (size_t j = 0; j < ls_batch_sums_count(sums->tp->sums); j++) {
+            ls_batch_sum sum = ls_batch_sums_get(sums->tp->sums, j, sums->tokens);
+            ls_tree_sum_rows(sums->targets[v] + sum.offset,
+                             per_sequence + sum.first * count + v * sums->D,
+                             ls_axis_whole(sum.tokens.granules), sums->D, count);
+        }
+}
+
+ls_status ls_token_sums_finish(ls_token_sums *sums)
+{
+    ls_status status = LS_OK;
+    const ls_tensor_parallel *tp = sums->tp;
+    size_t mark = ls_arena_mark(tp->temporary);
+    size_t members = (size_t)ls_group_size(tp->group);
+    size_t count = sums->tokens.granules * sums->vectors * sums->D;
+    ls_forest forest = {sums->tokens.granule, NULL};
+    size_t *bounds;
+    ls_real *per_sequence;
+
+    if (sums->added != sums->vectors)
+        LS_FAIL(LS_ERR_INTERNAL, "%zu sums over tokens of %zu", sums->added, sums->vectors);
+    LS_TRY(ls_arena_alloc(tp->temporary, members + 1, sizeof *bounds, (void *)&bounds));
+    ls_share_bounds(forest.leaves, members, bounds);
+    forest.bounds = bounds;
+    LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof *per_sequence, (void *)&per_sequence));
+    LS_TRY(ls_all_reduce_forest(tp->group, per_sequence, sums->partials, count, LS_REAL_DTYPE,
+                                &forest));
+    sum_sequences(sums, per_sequence);
+exit:
+    ls_arena_release(tp->temporary, mark);
+    return status;
+}
