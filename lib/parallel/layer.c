@@ -1,7 +1,6 @@
 #include "parallel/layer.h"
 
 #include "lockstep/kernels/elementwise.h"
-#include "lockstep/kernels/norm.h"
 
 static ls_real *value(const ls_store *store, ls_role role, size_t layer)
 {
@@ -13,70 +12,6 @@ static ls_real *gradient(const ls_store *store, ls_role role, size_t layer)
 {
     ls_slot *slot = ls_store_slot(store, role, layer);
     return slot ? slot->grad[0] : NULL;
-}
-
-void ls_norm_bind(ls_norm *norm, const ls_store *store, ls_role scale, ls_role shift, size_t layer)
-{
-    const ls_config *config = &store->table->config;
-    norm->kind = config->norm;
-    norm->eps = config->norm_eps;
-    norm->D = config->d_model;
-    norm->scale = value(store, scale, layer);
-    norm->shift = value(store, shift, layer);
-    norm->dscale = gradient(store, scale, layer);
-    norm->dshift = gradient(store, shift, layer);
-}
-
-ls_status ls_norm_keep(const ls_norm *norm, size_t n, ls_arena *arena, ls_norm_kept *ret_kept)
-{
-    ls_status status = LS_OK;
-    ls_norm_kept kept = {NULL, NULL, NULL};
-    LS_TRY(ls_arena_alloc(arena, n * norm->D, sizeof(ls_real), (void *)&kept.y));
-    if (norm->kind == LS_LAYER_NORM)
-        LS_TRY(ls_arena_alloc(arena, n, sizeof(ls_real), (void *)&kept.mean));
-    LS_TRY(ls_arena_alloc(arena, n, sizeof(ls_real), (void *)&kept.rstd));
-    *ret_kept = kept;
-exit:
-    return status;
-}
-
-void ls_norm_forward(const ls_norm *norm, const ls_norm_kept *kept, const ls_real *x, size_t n)
-{
-    if (norm->kind == LS_LAYER_NORM)
-        ls_layer_norm_forward(kept->y, kept->mean, kept->rstd, x, norm->scale, norm->shift, n,
-                              norm->D, norm->eps);
-    else
-        ls_rms_norm_forward(kept->y, kept->rstd, x, norm->scale, n, norm->D, norm->eps);
-}
-
-/* The parameters' gradients over the sequences of one sum. */
-static void parameters(const ls_norm *norm, const ls_norm_kept *kept, const ls_real *dy,
-                       const ls_real *x, ls_batch_sum sum)
-{
-    size_t first = sum.first * sum.tokens.granule;
-    ls_real *dscale = norm->dscale + sum.offset;
-    dy += first * norm->D;
-    x += first * norm->D;
-    if (norm->kind == LS_LAYER_NORM)
-        ls_layer_norm_backward_parameters(dscale, norm->dshift ? norm->dshift + sum.offset : NULL,
-                                          dy, x, kept->mean + first, kept->rstd + first, sum.tokens,
-                                          norm->D);
-    else
-        ls_rms_norm_backward_parameters(dscale, dy, x, kept->rstd + first, sum.tokens, norm->D);
-}
-
-void ls_norm_backward(const ls_tensor_parallel *tp, const ls_norm *norm, const ls_norm_kept *kept,
-                      ls_real *dx, const ls_real *dy, const ls_real *x, const ls_real *residual,
-                      ls_axis tokens)
-{
-    size_t n = ls_axis_extent(tokens);
-    for (size_t j = 0; j < ls_batch_sums_count(tp->sums); j++)
-        parameters(norm, kept, dy, x, ls_batch_sums_get(tp->sums, j, tokens));
-    if (norm->kind == LS_LAYER_NORM)
-        ls_layer_norm_backward(dx, dy, x, norm->scale, kept->mean, kept->rstd, n, norm->D);
-    else
-        ls_rms_norm_backward(dx, dy, x, norm->scale, kept->rstd, n, norm->D);
-    if (residual) ls_add(dx, dx, residual, n * norm->D);
 }
 
 void ls_layer_bind(ls_layer *layer, const ls_store *store, const ls_cuts *cuts,
@@ -142,25 +77,24 @@ ls_status ls_layer_keep(const ls_tensor_parallel *tp, const ls_layer *layer, siz
 {
     ls_status status = LS_OK;
     ls_layer_kept kept = {0};
-    size_t n = B * S;
+    size_t n = ls_axis_extent(ls_own_tokens(tp, ls_axis_of(B, S)));
     LS_TRY(ls_norm_keep(&layer->norm1, n, arena, &kept.norm1));
     LS_TRY(ls_attention_keep(tp, &layer->attention, B, S, arena, &kept.attention));
     LS_TRY(ls_arena_alloc(arena, n * layer->D, sizeof(ls_real), (void *)&kept.x1));
     LS_TRY(ls_norm_keep(&layer->norm2, n, arena, &kept.norm2));
-    LS_TRY(ls_mlp_keep(tp, &layer->mlp, n, arena, &kept.mlp));
+    LS_TRY(ls_mlp_keep(tp, &layer->mlp, B * S, arena, &kept.mlp));
     *ret_kept = kept;
 exit:
     return status;
 }
 
-/* Dropout of a block's output (or of its gradient, which is the same call) at the tokens of the
- * batch: the index runs over the global B S D. */
-static void block_dropout(const ls_layer *layer, ls_real *y, const ls_real *x, ls_purpose purpose,
-                          const ls_batch *batch)
+/* Dropout of a block's output, or of its gradient, which is the same call. */
+static void block_dropout(const ls_tensor_parallel *tp, const ls_layer *layer, ls_real *y,
+                          const ls_real *x, ls_purpose purpose, const ls_batch *batch)
 {
     ls_stream stream = {batch->seed, (uint32_t)purpose, layer->number, batch->step};
-    ls_dropout(y, x, batch->B * batch->S * layer->D, batch->dropout ? layer->dropout : 0, stream,
-               (uint64_t)batch->first * batch->S * layer->D);
+    ls_own_dropout(tp, y, x, ls_batch_tokens(batch), layer->D, batch->dropout ? layer->dropout : 0,
+                   stream, batch->first);
 }
 
 ls_status ls_layer_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
@@ -168,17 +102,17 @@ ls_status ls_layer_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
 {
     ls_status status = LS_OK;
     ls_axis tokens = ls_batch_tokens(batch);
-    size_t n = ls_axis_extent(tokens);
+    size_t n = ls_axis_extent(ls_own_tokens(tp, tokens));
 
     ls_norm_forward(&layer->norm1, &kept->norm1, kept->x, n);
     LS_TRY(ls_attention_block_forward(tp, &layer->attention, kept->x1, &kept->attention,
                                       kept->norm1.y, batch));
-    block_dropout(layer, kept->x1, kept->x1, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
+    block_dropout(tp, layer, kept->x1, kept->x1, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
     ls_add(kept->x1, kept->x1, kept->x, n * layer->D);
 
     ls_norm_forward(&layer->norm2, &kept->norm2, kept->x1, n);
     LS_TRY(ls_mlp_forward(tp, &layer->mlp, y, &kept->mlp, kept->norm2.y, tokens));
-    block_dropout(layer, y, y, LS_RANDOM_DROPOUT_MLP, batch);
+    block_dropout(tp, layer, y, y, LS_RANDOM_DROPOUT_MLP, batch);
     ls_add(y, y, kept->x1, n * layer->D);
 exit:
     return status;
@@ -190,22 +124,26 @@ ls_status ls_layer_backward(const ls_tensor_parallel *tp, const ls_layer *layer,
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
     ls_axis tokens = ls_batch_tokens(batch);
-    size_t count = ls_axis_extent(tokens) * layer->D;
+    size_t count = ls_axis_extent(ls_own_tokens(tp, tokens)) * layer->D;
+    ls_token_sums sums;
     ls_real *d_block, *d_norm;
 
+    LS_TRY(ls_token_sums_open(&sums, tp, tokens, layer->D,
+                              ls_norm_sums(&layer->norm1) + ls_norm_sums(&layer->norm2)));
     LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof(ls_real), (void *)&d_block));
     LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof(ls_real), (void *)&d_norm));
 
     /* x2 = dropout(mlp(norm2(x1))) + x1 */
-    block_dropout(layer, d_block, dx, LS_RANDOM_DROPOUT_MLP, batch);
+    block_dropout(tp, layer, d_block, dx, LS_RANDOM_DROPOUT_MLP, batch);
     LS_TRY(ls_mlp_backward(tp, &layer->mlp, d_norm, d_block, &kept->mlp, kept->norm2.y, tokens));
-    ls_norm_backward(tp, &layer->norm2, &kept->norm2, d_norm, d_norm, kept->x1, dx, tokens);
+    ls_norm_backward(tp, &layer->norm2, &kept->norm2, d_norm, d_norm, kept->x1, dx, tokens, &sums);
 
     /* x1 = dropout(attention(norm1(x))) + x */
-    block_dropout(layer, d_block, d_norm, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
+    block_dropout(tp, layer, d_block, d_norm, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
     LS_TRY(ls_attention_block_backward(tp, &layer->attention, dx, d_block, &kept->attention,
                                        kept->norm1.y, batch));
-    ls_norm_backward(tp, &layer->norm1, &kept->norm1, dx, dx, kept->x, d_norm, tokens);
+    ls_norm_backward(tp, &layer->norm1, &kept->norm1, dx, dx, kept->x, d_norm, tokens, &sums);
+    LS_TRY(ls_token_sums_finish(&sums));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;

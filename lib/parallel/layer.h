@@ -3,8 +3,10 @@
  *     x1 = x  + dropout(attention(norm1(x)))        f | g inside the block
  *     x2 = x1 + dropout(mlp(norm2(x1)))             f | g inside the block
  *
- * Norms, dropout and residuals work on whole tokens and are the same on every rank of the tp group.
- * Two all-reduces forward, two backward. */
+ * Norms, dropout and residuals work on whole tokens and are the same on every rank of the tp group:
+ * two all-reduces forward, two backward. With sequence parallelism they work on own tokens: two
+ * all-gathers and two reduce-scatters forward, four and two backward, and one small all-reduce for
+ * the gradients of the norms' parameters. */
 #ifndef LS_PARALLEL_LAYER_H
 #define LS_PARALLEL_LAYER_H
 
@@ -13,22 +15,7 @@
 #include "lockstep/parallel/attention_block.h"
 #include "lockstep/parallel/mlp.h"
 #include "lockstep/parallel/sharding.h"
-
-/* A norm with its parameters and their gradients; shift is NULL where the kind has none. */
-#define ls_norm LS_TYPED(ls_norm)
-typedef struct ls_norm {
-    ls_norm_kind kind;
-    double eps;
-    size_t D;
-    const ls_real *scale, *shift;
-    ls_real *dscale, *dshift;
-} ls_norm;
-
-/* Its output and what its backward pass needs: n x D, n, n. */
-#define ls_norm_kept LS_TYPED(ls_norm_kept)
-typedef struct ls_norm_kept {
-    ls_real *y, *mean, *rstd;
-} ls_norm_kept;
+#include "parallel/norm_layer.h"
 
 #define ls_layer LS_TYPED(ls_layer)
 typedef struct ls_layer {
@@ -48,20 +35,6 @@ typedef struct ls_layer_kept {
     ls_real *x1; /* after the attention block           */
     ls_mlp_kept mlp;
 } ls_layer_kept;
-
-#define ls_norm_bind LS_TYPED(ls_norm_bind)
-void ls_norm_bind(ls_norm *norm, const ls_store *store, ls_role scale, ls_role shift, size_t layer);
-#define ls_norm_keep LS_TYPED(ls_norm_keep)
-ls_status ls_norm_keep(const ls_norm *norm, size_t n, ls_arena *arena,
-                       ls_norm_kept *ret_kept) LS_MUST_USE;
-#define ls_norm_forward LS_TYPED(ls_norm_forward)
-void ls_norm_forward(const ls_norm *norm, const ls_norm_kept *kept, const ls_real *x, size_t n);
-/* dx = gradient through the norm + residual (rule 11), and the parameters' gradients over the
- * tokens. dx may be dy. */
-#define ls_norm_backward LS_TYPED(ls_norm_backward)
-void ls_norm_backward(const ls_tensor_parallel *tp, const ls_norm *norm, const ls_norm_kept *kept,
-                      ls_real *dx, const ls_real *dy, const ls_real *x, const ls_real *residual,
-                      ls_axis tokens);
 
 /* Points the layer at its parameters in the store and at the cuts; `rope` are the rotary tables or
  * NULL. */

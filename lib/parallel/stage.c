@@ -122,6 +122,7 @@ ls_status ls_stage_create(ls_stage **ret_stage, const ls_stage_setup *setup, ls_
     stage->tp.group = setup->tp;
     stage->tp.engine = setup->engine;
     stage->tp.temporary = stage->temporary;
+    stage->tp.sequence_parallel = setup->sequence_parallel;
     LS_TRY(check(stage));
     LS_TRY(ls_cuts_create(stage->config, ls_group_size(setup->tp), stage->lasting, &stage->cuts));
     if (setup->kv)

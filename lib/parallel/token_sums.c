@@ -11,6 +11,10 @@ ls_status ls_token_sums_open(ls_token_sums *ret_sums, const ls_tensor_parallel *
     if (vectors > LS_TOKEN_SUMS_MAX)
         LS_FAIL(LS_ERR_INTERNAL, "%zu sums over tokens; at most %d go together", vectors,
                 LS_TOKEN_SUMS_MAX);
+    if (!tp->sequence_parallel) {
+        *ret_sums = sums;
+        return LS_OK;
+    }
     sums.n_nodes = ls_tree_forest(S, own.first, own.first + own.count, sums.nodes);
     for (size_t j = 0; j < sums.n_nodes; j++) {
         sums.nodes[j].lo -= own.first;
@@ -58,6 +62,7 @@ ls_status ls_token_sums_finish(ls_token_sums *sums)
     size_t *bounds;
     ls_real *per_sequence;
 
+    if (!tp->sequence_parallel) return LS_OK;
     if (sums->added != sums->vectors)
         LS_FAIL(LS_ERR_INTERNAL, "%zu sums over tokens of %zu", sums->added, sums->vectors);
     LS_TRY(ls_arena_alloc(tp->temporary, members + 1, sizeof *bounds, (void *)&bounds));

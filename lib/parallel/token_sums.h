@@ -8,7 +8,8 @@
  *     partials [nodes][B][vectors][D]  --all-reduce-->  [B][vectors][D]  --T over B--> [vectors][D]
  *
  * The vectors of a layer's norms go together: one small all-reduce for a layer. An object is opened
- * before the first norm's backward pass, filled by each, and finished once. */
+ * before the first norm's backward pass, filled by each, and finished once. Without sequence
+ * parallelism it is open and does nothing. */
 #ifndef LS_PARALLEL_TOKEN_SUMS_H
 #define LS_PARALLEL_TOKEN_SUMS_H
 

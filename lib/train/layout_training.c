@@ -149,7 +149,8 @@ static ls_status set_up(trainer *t)
                             .layers = t->run->config.layers,
                             .embedding = true,
                             .head = true,
-                            .gathered_loss = t->run->gathered_loss};
+                            .gathered_loss = t->run->gathered_loss,
+                            .sequence_parallel = t->run->layout.sp};
     ls_holding *holdings = calloc(t->table->count, sizeof *holdings);
 
     if (!holdings) LS_FAIL(LS_ERR_MEMORY, "no memory for a table of shards");

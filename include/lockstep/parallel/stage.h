@@ -27,6 +27,7 @@ typedef struct ls_stage_setup {
     size_t first_layer, layers; /* this stage's run */
     bool embedding, head;       /* whether it begins with the embedding / ends with head and loss */
     bool gathered_loss;         /* gather the logits instead of the fused loss                    */
+    bool sequence_parallel;     /* own tokens alone outside the blocks (sequence_parallel.h)      */
     ls_recompute recompute;     /* what the backward pass computes again                          */
     size_t batch; /* sequences of the global batch, of which micro-batches bring parts; 0: each
                      micro-batch is the whole of it */
@@ -52,13 +53,15 @@ LS_API ls_status ls_micro_batch_create(ls_micro_batch **ret_micro_batch,
 #define ls_micro_batch_destroy LS_TYPED(ls_micro_batch_destroy)
 LS_API void ls_micro_batch_destroy(ls_micro_batch **micro_batch);
 
-/* Forward. x: B S x D, the stage before's output (NULL with the embedding), must live until
- * backward. *ret_x: this stage's output (NULL with the head), to be sent on: it lives until
- * ls_micro_batch_sent, or else the backward pass. The arrays that `batch` points to must live until
- * backward. A token or target outside the vocabulary, or sequences that the global batch does not
- * have, are LS_ERR_INPUT on every rank. Kept until backward (LS_MEM_ACTIVATIONS): by recompute,
- * everything; everything but the probabilities; every layer's input and what the head keeps;
- * nothing. Per layer 2 all-reduces; embedding 1; loss 2 (gathered: 1 all-gather). */
+/* Forward. x: B S x D (sequence parallel: own tokens x D), the stage before's output (NULL with the
+ * embedding), must live until backward. *ret_x: this stage's output (NULL with the head), to be
+ * sent on: it lives until ls_micro_batch_sent, or else the backward pass. The arrays that `batch`
+ * points to must live until backward. A token or target outside the vocabulary, or sequences that
+ * the global batch does not have, are LS_ERR_INPUT on every rank. Kept until backward
+ * (LS_MEM_ACTIVATIONS): by recompute, everything; everything but the probabilities; every layer's
+ * input and what the head keeps; nothing. Per layer 2 all-reduces; embedding 1; loss 2 (gathered: 1
+ * all-gather). Sequence parallel: per layer 2 all-gathers and 2 reduce-scatters; embedding 1
+ * reduce-scatter; before the loss 1 all-gather. */
 #define ls_stage_forward LS_TYPED(ls_stage_forward)
 LS_API ls_status ls_stage_forward(ls_stage *stage, ls_micro_batch *micro_batch,
                                   const ls_batch *batch, const ls_real *x,
@@ -87,7 +90,9 @@ LS_API const ls_real *ls_micro_batch_losses(const ls_micro_batch *micro_batch, i
  * ls_forest_sum_slots says.
  *
  * Per layer 2 all-reduces and 2 per shared kv head; head 1. What is computed again sends again:
- * with recompute layer 2 more per layer, with stage those of a whole forward pass. */
+ * with recompute layer 2 more per layer, with stage those of a whole forward pass. Sequence
+ * parallel: per layer 4 all-gathers and 2 reduce-scatters, head 1 and 1, embedding 1 all-gather;
+ * and 1 all-reduce per layer and 1 for the head, of the norms' parameters. */
 #define ls_stage_backward LS_TYPED(ls_stage_backward)
 LS_API ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *micro_batch, const ls_real *dx,
                                    int64_t valid, const ls_real **ret_dx) LS_MUST_USE;
