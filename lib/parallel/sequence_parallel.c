@@ -1,7 +1,5 @@
 #include "lockstep/parallel/sequence_parallel.h"
 
-#include <string.h>
-
 #include "lockstep/kernels/elementwise.h"
 
 /* Where each member's columns begin when a row holds one sequence, S x width. */
@@ -41,32 +39,6 @@ exit:
     return status;
 }
 
-/* To be replaced by ls_reduce_scatter_columns_forest. */
-static ls_status reduce_scatter_columns(const ls_tensor_parallel *tp, ls_real *own,
-                                        const ls_real *partials, size_t rows, size_t *starts,
-                                        const ls_forest *forest)
-{
-    ls_status status = LS_OK;
-    size_t members = (size_t)ls_group_size(tp->group), rank = (size_t)ls_group_rank(tp->group);
-    size_t cols = starts[members], at = 0;
-    size_t nodes =
-        ls_tree_forest(forest->leaves, forest->bounds[rank], forest->bounds[rank + 1], NULL);
-    ls_real *packed;
-    LS_TRY(ls_arena_alloc(tp->temporary, nodes * rows * cols, sizeof *packed, (void *)&packed));
-    for (size_t j = 0; j < nodes; j++)
-        for (size_t r = 0; r < members; r++)
-            for (size_t row = 0; row < rows; row++) {
-                size_t width = starts[r + 1] - starts[r];
-                memcpy(packed + at, partials + (j * rows + row) * cols + starts[r],
-                       width * sizeof *packed);
-                at += width;
-            }
-    for (size_t r = 0; r <= members; r++) starts[r] *= rows;
-    LS_TRY(ls_reduce_scatter_forest(tp->group, own, packed, starts, LS_REAL_DTYPE, forest));
-exit:
-    return status;
-}
-
 ls_status ls_sum_to_own_tokens(const ls_tensor_parallel *tp, ls_real *own, const ls_real *partials,
                                ls_axis tokens, size_t width, const ls_forest *forest)
 {
@@ -78,7 +50,8 @@ ls_status ls_sum_to_own_tokens(const ls_tensor_parallel *tp, ls_real *own, const
         return ls_all_reduce_forest(tp->group, own, partials, ls_axis_extent(tokens) * width,
                                     LS_REAL_DTYPE, forest);
     LS_TRY(token_starts(tp, tokens.granule, width, &starts));
-    LS_TRY(reduce_scatter_columns(tp, own, partials, tokens.granules, starts, forest));
+    LS_TRY(ls_reduce_scatter_columns_forest(tp->group, own, partials, tokens.granules, starts,
+                                            LS_REAL_DTYPE, forest));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;
