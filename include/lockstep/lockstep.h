@@ -57,6 +57,7 @@
 #include "lockstep/parallel/vocab_embedding.h"
 #include "lockstep/partition/layout.h"
 #include "lockstep/partition/share.h"
+#include "lockstep/pipeline/drawing.h"
 #include "lockstep/pipeline/schedule.h"
 #include "lockstep/pipeline/timeline.h"
 #include "lockstep/serial/serial.h"

@@ -3,37 +3,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "lockstep/base/show.h"
 #include "lockstep/numerics/digest.h"
 #include "report/page_file.h"
 #include "report/page_style.h"
 #include "report/svg.h"
 #include "report/text_table.h"
-
-void ls_html_text(FILE *file, const char *text)
-{
-    for (const char *c = ls_show(text); *c != '\0'; c++) {
-        switch (*c) {
-        case '&':
-            fputs("&amp;", file);
-            break;
-        case '<':
-            fputs("&lt;", file);
-            break;
-        case '>':
-            fputs("&gt;", file);
-            break;
-        case '"':
-            fputs("&quot;", file);
-            break;
-        case '\'':
-            fputs("&#39;", file);
-            break;
-        default:
-            fputc(*c, file);
-        }
-    }
-}
 
 static void row(FILE *file, const char *name, const char *value)
 {

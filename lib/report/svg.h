@@ -4,11 +4,8 @@
 
 #include <stdio.h>
 
+#include "base/svg_parts.h"
 #include "report/report.h"
-
-/* Writes text with the characters that HTML gives a meaning to written out, and bytes that are no
- * text made harmless. */
-void ls_html_text(FILE *file, const char *text);
 
 /* Losses over steps: the serial run as a broad pale line, the run in a layout as a thin one on it.
  * baseline may be NULL. */

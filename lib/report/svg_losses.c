@@ -21,15 +21,6 @@ static double y_of(const frame *f, double loss)
     return HEIGHT - BOTTOM - (loss - f->low) / (f->high - f->low) * (HEIGHT - TOP - BOTTOM);
 }
 
-/* A round distance between ticks, 1, 2 or 5 times a power of ten, that makes about `ticks`. */
-static double tick_distance(double span, int ticks)
-{
-    double raw = span / ticks, power = 1.0;
-    while (power * 10.0 <= raw) power *= 10.0;
-    while (power > raw) power /= 10.0;
-    return raw <= 2.0 * power ? 2.0 * power : raw <= 5.0 * power ? 5.0 * power : 10.0 * power;
-}
-
 /* Beyond this a span of losses, or the margin around it, may be more than a number can be. */
 static bool can_be_drawn(double loss)
 {
@@ -48,14 +39,14 @@ static void widen(frame *f, const ls_losses *losses)
 
 static void draw_axes(FILE *file, const frame *f)
 {
-    double dy = tick_distance(f->high - f->low, 5);
+    double dy = ls_tick_distance(f->high - f->low, 5);
     for (double y = ceil(f->low / dy) * dy; y <= f->high; y += dy) {
         fprintf(file, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>", LEFT,
                 y_of(f, y), WIDTH - RIGHT, y_of(f, y));
         fprintf(file, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", LEFT - 8,
                 y_of(f, y) + 4.0, round(y * 1e6) / 1e6);
     }
-    double dx = tick_distance(f->last > f->first ? f->last - f->first : 1.0, 10);
+    double dx = ls_tick_distance(f->last > f->first ? f->last - f->first : 1.0, 10);
     if (dx < 1.0) dx = 1.0;
     for (double x = ceil(f->first / dx) * dx; x <= f->last; x += dx)
         fprintf(file, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%g</text>\n", x_of(f, x),

@@ -1,0 +1,38 @@
+#include <stdlib.h>
+
+#include "lockstep/pipeline/drawing.h"
+
+static ls_box box_of(const ls_timeline *timeline, int rank, int index)
+{
+    const ls_schedule *schedule = timeline->schedule;
+    ls_task task = ls_schedule_of(schedule, rank)[index];
+    ls_interval when = ls_timeline_of(timeline, rank)[index];
+    ls_box box = {.row = rank,
+                  .start = (double)when.start,
+                  .end = (double)when.end,
+                  .kind = task.pass == LS_FORWARD ? LS_BOX_FORWARD : LS_BOX_BACKWARD,
+                  .chunk = task.chunk};
+    /* Colour and shade say pass and chunk. */
+    snprintf(box.label, sizeof box.label, "%d", task.micro_batch);
+    int used = snprintf(box.note, sizeof box.note, "rank %d, %s of micro-batch %d", rank,
+                        task.pass == LS_FORWARD ? "forward" : "backward", task.micro_batch);
+    if (schedule->chunks > 1)
+        snprintf(box.note + used, sizeof box.note - (size_t)used, ", chunk %d", task.chunk);
+    return box;
+}
+
+ls_status ls_svg_timeline(FILE *file, const ls_timeline *timeline, const char *title)
+{
+    ls_status status = LS_OK;
+    const ls_schedule *schedule = timeline->schedule;
+    size_t count = 0;
+    ls_box *boxes = malloc((size_t)schedule->stages * (size_t)schedule->n_tasks * sizeof *boxes);
+    if (boxes == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory to draw a timeline");
+    for (int p = 0; p < schedule->stages; p++)
+        for (int i = 0; i < schedule->n_tasks; i++) boxes[count++] = box_of(timeline, p, i);
+    ls_drawing drawing = {.title = title, .rows = schedule->stages, .boxes = boxes, .count = count};
+    ls_svg_boxes(file, &drawing);
+exit:
+    free(boxes);
+    return status;
+}
