@@ -69,7 +69,7 @@ static inline const ls_task *ls_schedule_of(const ls_schedule *schedule, int ran
 /* Whether a schedule, also one made by hand, is complete and can be executed: each rank has every
  * chunk's forward and backward pass of every micro-batch exactly once, and no tasks wait for each
  * other in a circle. A message that was sent is taken to arrive without the receiver's help, which
- * holds for a sender that goes on while its message is under way. Cost: O(K M V). Errors:
+ * holds for a sender that goes on while its messages are under way. Cost: O(K M V). Errors:
  * LS_ERR_INPUT names the task that is missing, doubled or unknown, or the circle of tasks;
  * LS_ERR_MEMORY. */
 LS_API ls_status ls_schedule_check(const ls_schedule *schedule) LS_MUST_USE;
