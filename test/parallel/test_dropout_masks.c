@@ -10,9 +10,16 @@ typedef struct job {
     const ls_param_table *table;
     const double *values;
     ls_batch batch;
-    ls_real x[MOST_RANKS][ROWS * D]; /* after the last layer */
+    bool sequence_parallel;
+    /* After the last layer: own tokens at their places, NaN at others. */
+    ls_real x[MOST_RANKS][ROWS * D];
     ls_store *store[MOST_RANKS];
 } job;
+
+static ls_share own_share(const job *j, int tp, int rank)
+{
+    return j->sequence_parallel ? ls_share_of(S, (size_t)tp, (size_t)rank) : (ls_share){0, S};
+}
 
 static ls_status mask_rank(ls_rank *rank, void *argument)
 {
@@ -23,11 +30,14 @@ static ls_status mask_rank(ls_rank *rank, void *argument)
     model m = {NULL, NULL, NULL, NULL};
     const ls_real *x;
     ls_real dx[ROWS * D];
+    first.sequence_parallel = j->sequence_parallel;
     /* A number that one rank alone draws must not turn its later masks. */
     if (r == 0) (void)ls_random_uniform((ls_stream){j->batch.seed, LS_RANDOM_DROPOUT_MLP, 0, 0}, 0);
     LS_TRY(model_begin(&m, ls_rank_world_group(rank), j->table, first, j->values));
     LS_TRY(ls_stage_forward(m.stage, m.micro_batch, &j->batch, NULL, &x));
-    memcpy(j->x[r], x, sizeof j->x[r]);
+    ls_share own = own_share(j, ls_group_size(ls_rank_world_group(rank)), r);
+    for (size_t i = 0; i < ROWS * D; i++) j->x[r][i] = (ls_real)NAN;
+    put_columns(j->x[r], x, B, S * D, own.first * D, own.count * D);
     for (size_t i = 0; i < ROWS * D; i++) dx[i] = 1;
     LS_TRY(ls_stage_backward(m.stage, m.micro_batch, dx, 1, &x));
     ls_stage_finish_gradients(m.stage);
@@ -84,16 +94,30 @@ static int keeps(const job *j, ls_purpose purpose, size_t layer, size_t index)
     return ls_random_keep(stream, index, 0.5);
 }
 
+/* A rank has the right numbers at its own tokens, and at no others. */
+static void ck_own(const job *j, const double *right, int tp, int r)
+{
+    ls_share own = own_share(j, tp, r);
+    for (size_t k = 0; k < ROWS * D; k++) {
+        bool is_own = k / D % S - own.first < own.count;
+        ck_assert_msg(is_own ? (double)j->x[r][k] == right[k] : isnan(j->x[r][k]),
+                      "tp %d, rank %d, token %zu, column %zu: %g, not %g", tp, r, k / D, k % D,
+                      (double)j->x[r][k], right[k]);
+    }
+}
+
 /* Weights 0; what is masked are the numbers 1 (embedding), 4 and 16 (output of the attention of
  * each layer), 64 and 256 (of the MLP), so that their sum shows all five masks. They are the same
  * on every rank, those of the whole batch from its fourth sequence on; backward draws them again:
- * each bias has twice the number of its kept places. */
+ * each bias has twice the number of its kept places. With sequence parallelism each rank has the
+ * masks of its own tokens, and the same gradients. */
 START_TEST(activations_that_every_rank_has)
 {
     static const double attention[LAYERS] = {4, 16}, mlp[LAYERS] = {64, 256};
     job j = job_begin();
     double right[ROWS * D], d_attention[LAYERS][D] = {{0}}, d_mlp[LAYERS][D] = {{0}};
     int masks[ROWS * D][5], differ[5][5] = {{0}};
+    j.sequence_parallel = _i;
     set_all(&j, LS_TOKEN_EMBEDDING, 0, 1);
     for (size_t l = 0; l < LAYERS; l++) {
         set_all(&j, LS_ATTN_OUT_BIAS, l, attention[l]);
@@ -118,10 +142,7 @@ START_TEST(activations_that_every_rank_has)
         int tp = legal_degrees[i];
         run_ranks(tp, mask_rank, &j);
         for (int r = 0; r < tp; r++) {
-            for (size_t k = 0; k < ROWS * D; k++)
-                ck_assert_msg((double)j.x[r][k] == right[k],
-                              "tp %d, rank %d, place %zu: %g, not %g", tp, r, k, (double)j.x[r][k],
-                              right[k]);
+            ck_own(&j, right, tp, r);
             for (size_t k = 0; k < LAYERS * D; k++) {
                 const ls_store *store = j.store[r];
                 ls_real a = ls_store_slot(store, LS_ATTN_OUT_BIAS, k / D)->grad[0][k % D];
@@ -144,6 +165,7 @@ START_TEST(probabilities_by_head)
     job j = job_begin();
     int counts[ROWS][H], differ = 0;
     double right[ROWS * D];
+    j.sequence_parallel = _i;
     set_all(&j, LS_VALUE_BIAS, 0, 1);
     for (size_t d = 0; d < D; d++) parameter(&j, LS_ATTN_OUT_WEIGHT, 0)[d * D + d] = 1;
     for (size_t row = 0; row < ROWS; row++)
@@ -162,10 +184,7 @@ START_TEST(probabilities_by_head)
         int tp = legal_degrees[i];
         run_ranks(tp, mask_rank, &j);
         for (int r = 0; r < tp; r++) {
-            for (size_t k = 0; k < ROWS * D; k++)
-                ck_assert_msg((double)j.x[r][k] == right[k],
-                              "tp %d, rank %d, token %zu, head %zu: %g, not %g", tp, r, k / D,
-                              k % D, (double)j.x[r][k], right[k]);
+            ck_own(&j, right, tp, r);
             ls_store_destroy(&j.store[r]);
         }
     }
@@ -177,12 +196,15 @@ END_TEST
 START_TEST(no_dropout)
 {
     job j = job_begin();
+    double right[ROWS * D];
+    j.sequence_parallel = _i;
     set_all(&j, LS_TOKEN_EMBEDDING, 0, 1);
     set_all(&j, LS_MLP_DOWN_BIAS, 1, 5);
     j.batch.dropout = false;
+    for (size_t k = 0; k < ROWS * D; k++) right[k] = 6;
     run_ranks(3, mask_rank, &j);
     for (int r = 0; r < 3; r++) {
-        for (size_t k = 0; k < ROWS * D; k++) ck_assert(j.x[r][k] == 6);
+        ck_own(&j, right, 3, r);
         ls_store_destroy(&j.store[r]);
     }
     job_end(&j);
@@ -194,9 +216,9 @@ int main(void)
     Suite *suite = suite_create("dropout masks");
     TCase *tests = tcase_create("dropout masks");
     tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, activations_that_every_rank_has);
-    tcase_add_test(tests, probabilities_by_head);
-    tcase_add_test(tests, no_dropout);
+    tcase_add_loop_test(tests, activations_that_every_rank_has, 0, 2);
+    tcase_add_loop_test(tests, probabilities_by_head, 0, 2);
+    tcase_add_loop_test(tests, no_dropout, 0, 2);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -110,17 +110,25 @@ static ls_status exact_rank(ls_rank *rank, void *argument)
     ls_batch batch = {.B = B, .S = S, .tokens = j->tokens, .targets = j->targets};
     model m = {NULL, NULL, NULL, NULL};
     const ls_real *y;
+    ls_real *dy = NULL;
+    ls_share own = {0, S};
+    if (j->setup.sequence_parallel)
+        own = ls_share_of(S, (size_t)ls_rank_world_size(rank), (size_t)r);
     LS_TRY(model_begin(&m, ls_rank_world_group(rank), j->table, j->setup, j->p.all));
     if (j->setup.head) {
         LS_TRY(model_gradients(&m, &batch, &j->loss[r]));
     } else {
         LS_TRY(ls_stage_forward(m.stage, m.micro_batch, &batch, NULL, &y));
-        memcpy(j->out[r], y, sizeof j->out[r]);
-        LS_TRY(ls_stage_backward(m.stage, m.micro_batch, j->dy, 1, NULL));
+        /* With sequence parallelism a rank has its own tokens; the others' are taken for right. */
+        for (size_t i = 0; i < ROWS * D; i++) j->out[r][i] = (ls_real)j->y[i];
+        put_columns(j->out[r], y, B, S * D, own.first * D, own.count * D);
+        dy = columns_of(j->dy, B, S * D, own.first * D, own.count * D);
+        LS_TRY(ls_stage_backward(m.stage, m.micro_batch, dy, 1, NULL));
         ls_stage_finish_gradients(m.stage);
         ls_add_uses(m.store);
     }
 exit:
+    free(dy);
     model_end(&m, &j->store[r]);
     return status;
 }
@@ -135,13 +143,16 @@ static void ck_equal(const ls_real *found, const ls_real *right, size_t n, const
                          (double)found[e], (double)right[e]);
 }
 
-/* Runs the job at every degree. Of the parameters, those that the stage has are compared. */
+/* Runs the job at every degree, with and without sequence parallelism. Of the parameters, those
+ * that the stage has are compared. */
 static void ck_job(job *j)
 {
     ls_real *right = malloc((V + 128) * D * sizeof *right), y[ROWS * D];
     for (size_t i = 0; i < ROWS * D; i++) y[i] = (ls_real)j->y[i];
-    for (int i = 0; i < LEGAL_DEGREES; i++) {
-        int tp = legal_degrees[i];
+    bool both = j->table->config.mlp_cut != LS_MLP_ROW_FIRST;
+    for (int i = 0; i < LEGAL_DEGREES * (both ? 2 : 1); i++) {
+        int tp = legal_degrees[i % LEGAL_DEGREES];
+        j->setup.sequence_parallel = i >= LEGAL_DEGREES;
         run_ranks(tp, exact_rank, j);
         for (int r = 0; r < tp; r++) {
             if (!j->setup.head) ck_equal(j->out[r], y, ROWS * D, "output", tp, r);
