@@ -1,5 +1,6 @@
 /* What a rank holds and sends, to the byte, against formulas. */
 #include "lockstep/numerics/tree.h"
+#include "lockstep/partition/share.h"
 #include "oracle/verify.h"
 #include "run_fixture.h"
 
@@ -79,15 +80,40 @@ START_TEST(memory_llama)
 }
 END_TEST
 
+/* What a rank of tp shares of the kv heads: how many with others, and elements of one of the two
+ * reductions of each (dK or dV). */
+typedef struct kv_shared {
+    size_t heads, elements;
+} kv_shared;
+
+static kv_shared shared_kv(const ls_config *c, size_t T, size_t rank, size_t n_tokens)
+{
+    size_t H = c->heads, G = H / c->kv_heads, lo = rank * (H / T), hi = lo + H / T;
+    kv_shared shared = {0, 0};
+    for (size_t j = lo / G; j <= (hi - 1) / G; j++) {
+        size_t from = lo > j * G ? lo - j * G : 0, to = hi < (j + 1) * G ? hi - j * G : G;
+        if (to - from == G) continue;
+        shared.heads++;
+        shared.elements += ls_tree_forest(G, from, to, NULL) * n_tokens * (c->d_model / H);
+    }
+    return shared;
+}
+
 /* Calls and bytes per step. Megatron-LM: 2 all-reduces forward and 2 backward per layer; beside
  * them per step 1 for the embedding, 1 for the head backward, 2 for the loss, 1 for the norm, and 2
- * (dK, dV) per layer for each kv head that a rank shares. */
-static void check_counts(const ls_config *config)
+ * (dK, dV) per layer for each kv head that a rank shares.
+ *
+ * With sequence parallelism each of the first six is a reduce-scatter; per layer 2 all-gathers
+ * forward and 4 backward, and 3 for both ends: the final norm's output, forward and once more
+ * backward, and the embedding's gradient. The parameters of the norms take 1 small all-reduce per
+ * layer and 1 for the final norm. */
+static void check_counts(const ls_config *config, bool sp)
 {
     ls_text text = fixture_text();
     ls_run run = fixture_run(config, &text, 3);
-    size_t H = config->heads, G = H / config->kv_heads, D = config->d_model, L = config->layers;
-    size_t n_tokens = run.batch * config->seq;
+    size_t H = config->heads, D = config->d_model, L = config->layers, S = config->seq;
+    size_t n_tokens = run.batch * S;
+    size_t vectors = config->norm == LS_LAYER_NORM && config->bias ? 2 : 1;
     int tp[16];
     size_t n = ls_legal_tp(config, tp, 16);
     ls_param_table *table;
@@ -95,31 +121,38 @@ static void check_counts(const ls_config *config)
     size_t granules = ls_param_table_granules(table);
 
     run.serial = false;
+    run.layout.sp = sp;
     for (size_t i = 0; i < n; i++) {
         size_t T = (size_t)tp[i];
         run.layout.tp = tp[i];
         ls_train_result result = train(&run);
         for (size_t r = 0; r < T; r++) {
-            size_t lo = r * (H / T), hi = lo + H / T;
-            size_t nodes = ls_tree_forest(H, lo, hi, NULL);
-            size_t shared = 0, shared_elements = 0;
-            for (size_t j = lo / G; j <= (hi - 1) / G; j++) {
-                size_t from = lo > j * G ? lo - j * G : 0, to = hi < (j + 1) * G ? hi - j * G : G;
-                if (to - from == G) continue;
-                shared++;
-                shared_elements += ls_tree_forest(G, from, to, NULL) * n_tokens * (D / H);
-            }
-            size_t calls = L * (2 + 2 + 2 * shared) + 1 + 1 + 2 + 1;
-            size_t bytes = 4 * (L * (4 * nodes * n_tokens * D + 2 * shared_elements)) /* blocks */
-                           + 4 * n_tokens * D                      /* embedding  */
-                           + 4 * nodes * n_tokens * D              /* head       */
-                           + 4 * (n_tokens + nodes * 2 * n_tokens) /* loss       */
-                           + 8 * granules;                         /* norm       */
+            size_t nodes = ls_tree_forest(H, r * (H / T), (r + 1) * (H / T), NULL);
+            kv_shared shared = shared_kv(config, T, r, n_tokens);
+            ls_share own = ls_share_of(S, T, r);
+            size_t own_nodes = ls_tree_forest(S, own.first, own.first + own.count, NULL);
+            /* what sums over a cut axis: four in a layer, the embedding, the head */
+            size_t sums = 4 * L + 1 + 1;
+            size_t sum_bytes = 4 * (4 * L * nodes + 1 + nodes) * n_tokens * D;
+            size_t calls = L * 2 * shared.heads + 2 + 1;
+            size_t bytes = 4 * L * 2 * shared.elements             /* kv heads */
+                           + 4 * (n_tokens + nodes * 2 * n_tokens) /* loss     */
+                           + 8 * granules;                         /* norm     */
+            size_t norm_bytes = 4 * (2 * L + 1) * own_nodes * run.batch * vectors * D;
+            size_t gathers = sp ? 6 * L + 3 : 0;
             const ls_comm_count *comm = result.rank[r].comm;
+            calls += sp ? L + 1 : sums;
+            bytes += sp ? norm_bytes : sum_bytes;
             ck_assert_uint_eq(comm[LS_OP_ALL_REDUCE].calls, 3 * calls);
             ck_assert_uint_eq(comm[LS_OP_ALL_REDUCE].bytes, 3 * bytes);
+            ck_assert_uint_eq(comm[LS_OP_REDUCE_SCATTER].calls, sp ? 3 * sums : 0);
+            ck_assert_uint_eq(comm[LS_OP_REDUCE_SCATTER].bytes, sp ? 3 * sum_bytes : 0);
+            ck_assert_uint_eq(comm[LS_OP_ALL_GATHER].calls, 3 * gathers);
+            ck_assert_uint_eq(comm[LS_OP_ALL_GATHER].bytes,
+                              3 * gathers * 4 * run.batch * own.count * D);
             for (int op = 0; op < LS_OP_COUNT; op++)
-                if (op != LS_OP_ALL_REDUCE) ck_assert_uint_eq(comm[op].calls, 0);
+                if (op != LS_OP_ALL_REDUCE && op != LS_OP_REDUCE_SCATTER && op != LS_OP_ALL_GATHER)
+                    ck_assert_uint_eq(comm[op].calls, 0);
         }
         ls_train_result_free(&result);
     }
@@ -129,14 +162,18 @@ static void check_counts(const ls_config *config)
 START_TEST(counts_gpt2)
 {
     ls_config config = fixture_config("gpt2-nano");
-    check_counts(&config);
+    check_counts(&config, _i);
+    config.seq = 13; /* token shares that are not equal */
+    check_counts(&config, _i);
 }
 END_TEST
 
 START_TEST(counts_llama)
 {
     ls_config config = fixture_config("llama-nano");
-    check_counts(&config);
+    check_counts(&config, _i);
+    config.seq = 13; /* token shares that are not equal */
+    check_counts(&config, _i);
 }
 END_TEST
 
@@ -170,8 +207,8 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, memory_gpt2);
     tcase_add_test(tests, memory_llama);
-    tcase_add_test(tests, counts_gpt2);
-    tcase_add_test(tests, counts_llama);
+    tcase_add_loop_test(tests, counts_gpt2, 0, 2);
+    tcase_add_loop_test(tests, counts_llama, 0, 2);
     tcase_add_test(tests, counts_row_first);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
