@@ -12,6 +12,7 @@
 #include "lockstep/comm/channel.h"
 #include "lockstep/comm/collectives.h"
 #include "lockstep/comm/group.h"
+#include "lockstep/comm/trace.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/io/npy.h"
 #include "lockstep/io/safetensors.h"

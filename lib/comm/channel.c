@@ -6,6 +6,7 @@
 #include "comm/left_behind.h"
 #include "comm/mailbox.h"
 #include "comm/message.h"
+#include "comm/trace_lane.h"
 #include "comm/waiting.h"
 
 static bool has_room(const ls_message *send)
@@ -74,6 +75,8 @@ ls_status ls_send(ls_group *group, int peer, int tag, const void *buffer, size_t
     LS_TRY(ls_bytes_of(count, dtype, &bytes));
     LS_TRY(ls_communication_begin(group, LS_CALL_SEND, bytes));
     ls_message_fill(&group->rank->send, group, group->member, peer, tag, buffer, count, dtype);
+    group->rank->send.number = ++group->rank->sends;
+    ls_trace_message(group, peer, tag, group->rank->send.number);
     LS_TRY(exchange(group, LS_CALL_SEND, peer, -1));
 exit:
     return ls_collective_end(group, status);
@@ -88,6 +91,7 @@ ls_status ls_receive(ls_group *group, int peer, int tag, void *buffer, size_t co
     LS_TRY(ls_communication_begin(group, LS_CALL_RECEIVE, 0));
     ls_message_fill(&group->rank->receive, group, peer, group->member, tag, buffer, count, dtype);
     LS_TRY(exchange(group, LS_CALL_RECEIVE, -1, peer));
+    ls_trace_message(group, peer, tag, group->rank->receive.number);
 exit:
     return ls_collective_end(group, status);
 }
@@ -104,13 +108,21 @@ ls_status ls_send_receive(ls_group *group, int to, int send_tag, const void *sen
     LS_TRY(ls_bytes_of(send_count, dtype, &send_bytes));
     LS_TRY(ls_bytes_of(receive_count, dtype, &receive_bytes));
     LS_TRY(ls_check_apart(receive_buffer, receive_bytes, send_buffer, send_bytes));
-    LS_TRY(ls_communication_begin(group, LS_CALL_SEND, send_bytes));
+    /* For the trace a send that begins, a receive, and the send's end: they go on together. */
+    LS_TRY(ls_communication_begin(group, LS_CALL_SEND_BEGIN, send_bytes));
+    ls_trace_message(group, to, send_tag, ++rank->sends);
     LS_TRY(ls_communication_begin(group, LS_CALL_RECEIVE, 0));
     ls_message_fill(&rank->send, group, group->member, to, send_tag, send_buffer, send_count,
                     dtype);
     ls_message_fill(&rank->receive, group, from, group->member, receive_tag, receive_buffer,
                     receive_count, dtype);
+    rank->send.number = rank->sends;
     LS_TRY(exchange(group, LS_CALL_SEND_RECEIVE, to, from));
+    ls_trace_message(group, from, receive_tag, rank->receive.number);
+    if (rank->world->options.channel_capacity == 0) {
+        LS_TRY(ls_trace_enter(group, LS_CALL_SEND_END, LS_OP_COUNT, 0));
+        ls_trace_message(group, to, send_tag, rank->send.number);
+    }
 exit:
     return ls_collective_end(group, status);
 }

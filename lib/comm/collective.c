@@ -5,6 +5,7 @@
 
 #include "comm/abort.h"
 #include "comm/barrier.h"
+#include "comm/trace_lane.h"
 #include "lockstep/base/clock.h"
 
 /* What a call counts as; LS_OP_COUNT: it does not. */
@@ -57,9 +58,10 @@ static void pause_at_random(ls_rank *rank)
 ls_status ls_communication_begin(ls_group *group, ls_call_kind kind, uint64_t bytes)
 {
     ls_status status = LS_OK;
-    LS_TRY(ls_abort_check(group->rank));
-    pause_at_random(group->rank);
     ls_operation operation = counted_as(kind);
+    LS_TRY(ls_abort_check(group->rank));
+    LS_TRY(ls_trace_enter(group, kind, operation, bytes));
+    pause_at_random(group->rank);
     if (operation != LS_OP_COUNT) {
         group->counts[operation].calls++;
         group->counts[operation].bytes += bytes;
@@ -77,6 +79,7 @@ ls_status ls_collective_enter(ls_group *group, ls_call call, const void *in, voi
     LS_TRY(ls_communication_begin(group, call.kind, bytes));
     ls_slot *slot = &group->team->slots[group->member];
     call.number = ++group->calls;
+    ls_trace_number(group->rank, call.number);
     slot->call = call;
     slot->in = in;
     slot->out = out;
@@ -105,6 +108,7 @@ ls_status ls_collective_leave(ls_group *group)
 
 ls_status ls_collective_end(ls_group *group, ls_status status)
 {
+    ls_trace_leave(group->rank);
     if (status == LS_OK) return LS_OK;
     atomic_store(&group->team->slots[group->member].gone, true);
     return ls_abort(group->rank, status);

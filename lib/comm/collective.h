@@ -25,11 +25,11 @@ ls_status ls_collective_enter(ls_group *group, ls_call call, const void *in, voi
 ls_status ls_collective_middle(ls_group *group) LS_MUST_USE;
 ls_status ls_collective_leave(ls_group *group) LS_MUST_USE;
 
-/* Aborts the world unless status is LS_OK; returns status. */
+/* What every communication does last. Aborts the world unless status is LS_OK; returns status. */
 ls_status ls_collective_end(ls_group *group, ls_status status);
 
-/* What every communication does first: refuses after an abort, pauses, counts. The only place that
- * counts. */
+/* What every communication does first: refuses after an abort, pauses, counts, begins an event of
+ * the trace, which ls_collective_end ends. The only place that counts. */
 ls_status ls_communication_begin(ls_group *group, ls_call_kind kind, uint64_t bytes) LS_MUST_USE;
 
 /* count * bytes of dtype; LS_ERR_INPUT when that does not fit. */

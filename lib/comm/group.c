@@ -52,6 +52,7 @@ ls_status ls_team_create(ls_team **ret_team, ls_world *world, const char *name, 
     team->size = size;
     pthread_mutex_lock(&world->mutex);
     team->next = world->teams;
+    team->number = world->n_teams++;
     world->teams = team;
     pthread_mutex_unlock(&world->mutex);
     *ret_team = team;
@@ -82,6 +83,7 @@ ls_status ls_group_create(ls_group **ret_group, ls_rank *rank, ls_team *team, in
     group->member = member;
     group->next = rank->groups;
     rank->groups = group;
+    rank->n_groups++;
     *ret_group = group;
 exit:
     if (status != LS_OK) ls_group_destroy(&group);
@@ -144,7 +146,10 @@ ls_status ls_group_split(ls_group *parent, int color, int key, const char *name,
             ls_slot *slot = &team->slots[parent->member];
             slot->split = NULL;
             made = ls_team_create(&slot->split, team->world, name, size, world_ranks);
-            if (made != LS_OK) ls_abort(parent->rank, made);
+            if (made != LS_OK)
+                ls_abort(parent->rank, made);
+            else
+                slot->split->met = parent->rank->n_groups;
         }
     }
     LS_TRY(ls_collective_leave(parent));

@@ -25,6 +25,7 @@ ls_status ls_left_behind_create(ls_message **ret_copy, ls_group *group, const ls
     copy->buffer = copy + 1;
     copy->count = send->count;
     copy->dtype = send->dtype;
+    copy->number = send->number;
     copy->team = group->team;
     copy->receiver = send->receiver;
     atomic_init(&copy->state, LS_MESSAGE_PENDING);

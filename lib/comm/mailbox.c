@@ -93,6 +93,7 @@ static void complete(ls_message *send, ls_message *receive, ls_rank *other)
         memcpy(receive->buffer, send->buffer, send->count * ls_dtype_bytes(send->dtype));
     send->other_count = receive->count;
     send->other_dtype = receive->dtype;
+    receive->number = send->number;
     receive->other_count = send->count;
     receive->other_dtype = send->dtype;
     int state = fits ? LS_MESSAGE_DONE : LS_MESSAGE_MISMATCH;

@@ -7,6 +7,7 @@
 #include "comm/left_behind.h"
 #include "comm/mailbox.h"
 #include "comm/message.h"
+#include "comm/trace_lane.h"
 #include "comm/waiting.h"
 
 /* ---- the rank's records */
@@ -67,6 +68,8 @@ ls_status ls_send_begin(ls_group *group, int peer, int tag, const void *buffer, 
     LS_TRY(take_record(&sending, group));
     ls_message_fill(&sending->message, group, group->member, peer, tag, buffer, count, dtype);
     sending->message.under_way = true;
+    sending->message.number = ++group->rank->sends;
+    ls_trace_message(group, peer, tag, sending->message.number);
     ls_mailbox_post_send(group->team, peer, &sending->message, 0);
     *ret_sending = sending;
 exit:
@@ -92,6 +95,7 @@ ls_status ls_send_end(ls_sending **sending)
     *sending = NULL;
     LS_TRY(ls_communication_begin(group, LS_CALL_SEND_END, 0));
     group->rank->sent = &own->message;
+    ls_trace_message(group, own->message.receiver, own->message.tag, own->message.number);
     LS_TRY(ls_wait_until(group, LS_CALL_SEND_END, is_over, own));
     LS_TRY(ls_message_check_send(group, &own->message));
 exit:

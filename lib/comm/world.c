@@ -9,6 +9,7 @@
 #include "comm/group_state.h"
 #include "comm/left_behind.h"
 #include "comm/sending.h"
+#include "comm/trace_lane.h"
 #include "comm/waiting.h"
 
 enum {
@@ -70,7 +71,9 @@ static void *run_rank(void *argument)
 {
     ls_rank *rank = argument;
     if (wait_for_start(rank->world) < 0) return NULL;
+    ls_trace_start(rank);
     rank->status = rank->world->function(rank, rank->world->argument);
+    ls_trace_stop(rank);
     /* Before anything else: what its sends show may be gone now. */
     ls_status closed = ls_sendings_close(rank);
     if (rank->status == LS_OK) rank->status = closed;
@@ -131,6 +134,11 @@ static ls_status world_create(ls_world **ret_world, int n_ranks, const ls_world_
     for (; n_parkings < n_ranks; n_parkings++)
         LS_TRY(ls_parking_init(&world->ranks[n_parkings].parking));
     for (int r = 0; r < n_ranks; r++) LS_TRY(rank_init(&world->ranks[r], world, r, team));
+    if (world->options.trace != NULL) {
+        ls_trace_lane *lanes = NULL;
+        LS_TRY(ls_trace_open(world->options.trace, n_ranks, &lanes));
+        for (int r = 0; r < n_ranks; r++) world->ranks[r].lane = &lanes[r];
+    }
     *ret_world = world;
 exit:
     free(everybody);
@@ -173,6 +181,8 @@ exit:
         give_start(world, status == LS_OK ? 1 : -1);
         for (int r = 0; r < started; r++) ls_thread_join(&world->ranks[r].thread);
         if (status == LS_OK) status = report(world);
+        if (status == LS_OK && world->options.trace != NULL)
+            status = ls_trace_close(world->options.trace, world);
         world_destroy(&world, n_ranks);
     }
     return status;

@@ -64,6 +64,7 @@ typedef struct ls_call {
 } ls_call;
 
 typedef struct ls_team ls_team;
+typedef struct ls_trace_lane ls_trace_lane; /* trace_lane.h */
 
 /* What a member shows the others while a call lasts. */
 typedef struct ls_slot {
@@ -94,6 +95,7 @@ typedef struct ls_message {
     void *buffer; /* read by a send, written by a receive */
     size_t count;
     ls_dtype dtype;
+    uint64_t number;    /* of the sender's sends, from 1; a receive learns it */
     size_t other_count; /* of a mismatch: what the other half said */
     ls_dtype other_dtype;
     _Atomic int state;
@@ -118,6 +120,8 @@ struct ls_team {
     char verdict[LS_ERROR_TEXT_BYTES];
     ls_world *world;
     ls_team *next; /* all teams of the world */
+    int number;    /* among them, from 0, in the order made */
+    int met;       /* how many groups its first member had before it */
     char *name;
     int size;
     int *world_ranks; /* of the members */
@@ -163,6 +167,7 @@ struct ls_rank {
     ls_wait wait;
     ls_message send, receive; /* of the call it is in */
     const ls_message *sent;   /* the send it waits for: `send`, or one under way */
+    uint64_t sends;           /* so far */
     ls_message *left_behind;
     ls_sending *sendings, *spare_sendings; /* under way; ended, to be used again */
     LS_CACHE_ALIGNED _Atomic bool ended;
@@ -171,7 +176,9 @@ struct ls_rank {
     ls_memory *memory;
     ls_group *world_group;
     ls_group *groups;
+    int n_groups;
     ls_comm_count counts[LS_OP_COUNT];
+    ls_trace_lane *lane; /* NULL: no trace */
     uint64_t delay_state;
     ls_thread thread;
     ls_status status; /* what its function returned */
@@ -186,6 +193,7 @@ struct ls_world {
     void *argument;
     ls_rank *ranks;
     ls_team *teams;
+    int n_teams;
     pthread_mutex_t mutex; /* guards teams, failure, failed_rank and the start */
     pthread_cond_t start;
     int go; /* 0: ranks wait for each other to exist; 1: run; -1: end at once */

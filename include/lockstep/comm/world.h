@@ -22,6 +22,7 @@ LS_BEGIN_DECLS
 typedef struct ls_world ls_world;
 typedef struct ls_rank ls_rank;   /* one rank as its own thread sees it */
 typedef struct ls_group ls_group; /* a subset of ranks, as one member sees it */
+typedef struct ls_trace ls_trace; /* what happened: trace.h */
 
 /* What the ranks run. A status other than LS_OK aborts the world. */
 typedef ls_status (*ls_rank_function)(ls_rank *rank, void *argument);
@@ -37,6 +38,8 @@ typedef struct ls_world_options {
     uint64_t delay_max_ns;
     /* Not NULL: *stop != 0 aborts the world with LS_ERR_INTERRUPTED (Ctrl-C). */
     const volatile int *stop;
+    /* Not NULL: takes down what every rank does; what it held before is gone. */
+    ls_trace *trace;
 } ls_world_options;
 
 /* Runs `function` on n_ranks ranks, 1 <= n_ranks <= 4096, and joins them, whatever happens. options
