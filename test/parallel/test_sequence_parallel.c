@@ -144,6 +144,27 @@ START_TEST(every_degree_is_serial)
 }
 END_TEST
 
+/* The one block that has no such form says so on every rank. */
+START_TEST(row_first_is_refused)
+{
+    ids all;
+    ls_config config = config_of(4);
+    ls_param_table *table;
+    ck_assert_int_eq(config.mlp_cut, LS_MLP_ROW_FIRST);
+    ck_assert_int_eq(ls_param_table_create(&table, &config), LS_OK);
+    double *values = fixture_noise(table);
+    ls_batch batch = batch_of(&all, B, 5, config.vocab);
+    job j = {
+        .pass = {.table = table, .setup = whole_model(&config), .values = values, .batch = &batch}};
+    j.pass.setup.sequence_parallel = true;
+    ck_assert_int_eq(ls_world_run(2, NULL, job_rank, &j), LS_ERR_INPUT);
+    ck_assert_ptr_nonnull(strstr(ls_error_text(), "row-first MLP has no sequence parallelism"));
+    pass_end(&j.pass);
+    free(values);
+    ls_param_table_destroy(&table);
+}
+END_TEST
+
 /* ---- dropout ---- */
 
 typedef struct mask {
@@ -324,6 +345,7 @@ int main(void)
     TCase *tests = tcase_create("sequence parallel");
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, every_degree_is_serial, 0, N_TINY);
+    tcase_add_test(tests, row_first_is_refused);
     tcase_add_test(tests, masks_of_token_shares);
     tcase_add_loop_test(tests, micro_batches, 0, N_TINY);
     suite_add_tcase(suite, tests);

@@ -250,6 +250,23 @@ START_TEST(cuts_with_a_remainder)
 }
 END_TEST
 
+/* The row-first MLP reads columns of whole tokens: no token shares. */
+START_TEST(row_first_with_sequence_parallelism)
+{
+    ls_config config = small_config(4, 4, 2, 16);
+    ls_layout layout = ls_layout_serial();
+    layout.tp = 2;
+    layout.sp = true;
+    ck_assert_int_eq(ls_layout_check(&layout, &config), LS_OK);
+    config.mlp_cut = LS_MLP_ROW_FIRST;
+    ck_assert_int_eq(ls_layout_check(&layout, &config), LS_ERR_INPUT);
+    ck_assert_ptr_nonnull(strstr(ls_error_text(), "--sp: the row-first MLP has no sequence"));
+    ls_error_clear();
+    layout.sp = false;
+    ck_assert_int_eq(ls_layout_check(&layout, &config), LS_OK);
+}
+END_TEST
+
 /* 2520 heads have 48 divisors: each is accepted, though a refusal does not list them all. */
 START_TEST(many_degrees)
 {
@@ -279,6 +296,7 @@ int main(void)
     tcase_add_test(tests, kv_heads);
     tcase_add_test(tests, who_sums_a_kv_head);
     tcase_add_test(tests, cuts_with_a_remainder);
+    tcase_add_test(tests, row_first_with_sequence_parallelism);
     tcase_add_test(tests, many_degrees);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -80,6 +80,51 @@ START_TEST(memory_llama)
 }
 END_TEST
 
+/* Activations kept from forward to backward, every number of them. Whole tokens inside the blocks:
+ * q and o, k and v, probabilities, the inputs and the output of the MLP's activation, logits and
+ * three numbers a token of the loss. Outside them own tokens, which are all without sequence
+ * parallelism: the embedding, and per layer both norms' outputs, what stands after the attention,
+ * the output; the last norm's output; a mean and a 1 / deviation for each token and norm. */
+static void check_activations(const ls_config *config, bool sp)
+{
+    ls_text text = fixture_text();
+    ls_run run = fixture_run(config, &text, 1);
+    size_t H = config->heads, G = H / config->kv_heads, D = config->d_model, w = D / H;
+    size_t L = config->layers, S = config->seq, B = run.batch, n = B * S;
+    size_t statistics = config->norm == LS_LAYER_NORM ? 2 : 1;
+    int tp[16];
+    size_t degrees = ls_legal_tp(config, tp, 16);
+    run.serial = false;
+    run.layout.sp = sp;
+    for (size_t i = 0; i < degrees; i++) {
+        size_t T = (size_t)tp[i];
+        run.layout.tp = tp[i];
+        ls_train_result result = train(&run);
+        for (size_t r = 0; r < T; r++) {
+            size_t kv = ((r + 1) * (H / T) - 1) / G - r * (H / T) / G + 1;
+            size_t own = sp ? B * ls_share_of(S, T, r).count : n;
+            size_t attention = 2 * n * (H / T) * w + 2 * n * kv * w + B * (H / T) * S * S;
+            size_t mlp = (config->activation == LS_SWIGLU ? 3 : 2) * n * (config->d_ff / T);
+            size_t outside = own * D * (1 + 4 * L + 1) + own * statistics * (2 * L + 1);
+            size_t loss = n * (384 / T) + 3 * n + B;
+            ck_assert_uint_eq(result.rank[r].peak_bytes[LS_MEM_ACTIVATIONS],
+                              4 * (L * (attention + mlp) + outside + loss));
+        }
+        ls_train_result_free(&result);
+    }
+}
+
+START_TEST(activations)
+{
+    ls_config gpt2 = fixture_config("gpt2-nano"), llama = fixture_config("llama-nano");
+    check_activations(&gpt2, _i);
+    check_activations(&llama, _i);
+    gpt2.seq = llama.seq = 5; /* not even shares, and empty ones */
+    check_activations(&gpt2, _i);
+    check_activations(&llama, _i);
+}
+END_TEST
+
 /* What a rank of tp shares of the kv heads: how many with others, and elements of one of the two
  * reductions of each (dK or dV). */
 typedef struct kv_shared {
@@ -207,6 +252,7 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, memory_gpt2);
     tcase_add_test(tests, memory_llama);
+    tcase_add_loop_test(tests, activations, 0, 2);
     tcase_add_loop_test(tests, counts_gpt2, 0, 2);
     tcase_add_loop_test(tests, counts_llama, 0, 2);
     tcase_add_test(tests, counts_row_first);
