@@ -21,7 +21,7 @@ static ls_status check_holding(const ls_param *param, const ls_holding *holding)
     if (param->cut < 0 && holding->shard.count != granules)
         LS_FAIL(LS_ERR_INPUT, "%s: is never cut, so it is held whole", param->name);
     for (int use = param->uses; use < LS_MAX_USES; use++)
-        if (holding->use_held[use])
+        if (holding->use_held[use] || holding->use_received[use])
             LS_FAIL(LS_ERR_INPUT, "%s: use %d asked for, it has %d", param->name, use, param->uses);
 exit:
     return status;
@@ -38,7 +38,10 @@ static ls_status fill_slot(ls_store *store, ls_slot *slot, const ls_param *param
     size_t elements = slot->rows * slot->cols, bytes = sizeof(ls_real);
     LS_TRY(ls_arena_alloc(store->parameters, elements, bytes, &slot->value));
     for (int use = 0; use < param->uses; use++)
-        if (holding->use_held[use]) store->gradient_count += elements;
+        if (holding->use_held[use])
+            store->gradient_count += elements;
+        else if (holding->use_received[use])
+            LS_TRY(ls_arena_alloc(store->received, elements, bytes, &slot->grad[use]));
     LS_TRY(ls_arena_zalloc(store->optimizer, elements, bytes, &slot->m));
     LS_TRY(ls_arena_zalloc(store->optimizer, elements, bytes, &slot->v));
 exit:
@@ -63,6 +66,7 @@ ls_status ls_store_create(ls_store **ret_store, const ls_param_table *table,
     if (!store->slots) LS_FAIL(LS_ERR_MEMORY, "no memory for a store of parameters");
     LS_TRY(ls_arena_create(&store->parameters, memory, LS_MEM_PARAMETERS));
     LS_TRY(ls_arena_create(&store->gradients, memory, LS_MEM_GRADIENTS));
+    LS_TRY(ls_arena_create(&store->received, memory, LS_MEM_GRADIENTS));
     LS_TRY(ls_arena_create(&store->optimizer, memory, LS_MEM_OPTIMIZER));
     for (size_t i = 0; i < table->count; i++) {
         ls_holding holding = holdings ? holdings[i] : whole_of(&table->params[i]);
@@ -95,9 +99,11 @@ ls_status ls_store_gradient_slots(ls_store *store, size_t slots)
     ls_arena_release(store->gradients, 0);
     LS_TRY(ls_arena_alloc(store->gradients, slots * store->gradient_count, sizeof *slab, &slab));
     for (size_t i = 0; i < store->table->count; i++)
-        for (int use = 0; use < LS_MAX_USES; use++)
-            if (store->slots[i].grad[use])
-                store->slots[i].grad[use] = slab + (store->slots[i].grad[use] - before);
+        for (int use = 0; use < LS_MAX_USES; use++) {
+            ls_real **grad = &store->slots[i].grad[use];
+            if (*grad && before <= *grad && *grad < before + store->gradient_count)
+                *grad = slab + (*grad - before);
+        }
     store->gradient_slab = slab;
     store->gradient_slots = slots;
 exit:
@@ -109,6 +115,7 @@ void ls_store_destroy(ls_store **store)
     if (!*store) return;
     ls_arena_destroy(&(*store)->parameters);
     ls_arena_destroy(&(*store)->gradients);
+    ls_arena_destroy(&(*store)->received);
     ls_arena_destroy(&(*store)->optimizer);
     free((*store)->slots);
     free(*store);

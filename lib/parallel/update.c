@@ -2,7 +2,7 @@
 
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/numerics/tree.h"
-#include "lockstep/parallel/sharding.h"
+#include "lockstep/parallel/placement.h"
 #include "parallel/bring_together.h"
 
 void ls_add_uses(ls_store *store)
@@ -15,25 +15,14 @@ void ls_add_uses(ls_store *store)
     }
 }
 
-/* The first member that holds granule g of a parameter: a replicated parameter is member 0's, a
- * shared kv head that of the first sharer. */
-static int first_holder(const ls_param_table *table, const ls_param *param, size_t g, int members)
-{
-    for (int r = 0; r < members; r++) {
-        ls_shard shard = ls_shard_of(&table->config, param->kind, members, r);
-        if (shard.first <= g && g < shard.first + shard.count) return r;
-    }
-    return 0;
-}
-
-ls_status ls_shared_squares(ls_group *tp, const ls_store *store, ls_arena *temporary,
-                            double *ret_squares)
+ls_status ls_shared_squares(ls_group *model, const ls_layout *layout, const ls_store *store,
+                            ls_arena *temporary, double *ret_squares)
 {
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(temporary);
     const ls_param_table *table = store->table;
     size_t n = ls_param_table_granules(table), at = 0;
-    int members = ls_group_size(tp), own = ls_group_rank(tp);
+    int own = ls_group_rank(model);
     double *squares;
 
     LS_TRY(ls_arena_zalloc(temporary, n, sizeof *squares, (void *)&squares));
@@ -41,8 +30,8 @@ ls_status ls_shared_squares(ls_group *tp, const ls_store *store, ls_arena *tempo
     /* What is held twice is the first holder's to tell. */
     for (size_t i = 0; i < table->count; i++)
         for (size_t g = 0; g < table->params[i].axis.granules; g++, at++)
-            if (first_holder(table, &table->params[i], g, members) != own) squares[at] = -0.0;
-    LS_TRY(ls_bring_together(tp, squares, squares, n, LS_F64, temporary));
+            if (ls_first_holder(table, layout, i, g) != own) squares[at] = -0.0;
+    LS_TRY(ls_bring_together(model, squares, squares, n, LS_F64, temporary));
     *ret_squares = ls_tree_sum_f64(squares, n, 1);
 exit:
     ls_arena_release(temporary, mark);

@@ -27,6 +27,21 @@ typedef struct ls_batch {
     bool dropout;         /* off: evaluation                                                   */
 } ls_batch;
 
+/* The sequences first .. first + count of a batch, in its arrays. */
+static inline ls_batch ls_batch_part(const ls_batch *batch, size_t first, size_t count)
+{
+    ls_batch part = *batch;
+    size_t skipped = first * batch->S;
+    part.B = count;
+    part.first += first;
+    if (part.tokens) part.tokens += skipped;
+    if (part.targets) part.targets += skipped;
+    if (part.segments) part.segments += skipped;
+    if (part.lengths) part.lengths += first;
+    if (part.order) part.order += first;
+    return part;
+}
+
 /* The token axis: B granules, one per sequence (contract rule 9). */
 static inline ls_axis ls_batch_tokens(const ls_batch *batch)
 {

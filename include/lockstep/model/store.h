@@ -24,11 +24,11 @@ typedef struct ls_slot {
 #define ls_store LS_TYPED(ls_store)
 typedef struct ls_store {
     const ls_param_table *table;
-    ls_slot *slots;                               /* table->count */
-    ls_arena *parameters, *gradients, *optimizer; /* its own */
-    /* The gradients lie one after another in one piece of memory of gradient_count elements, slot
-     * 0; in slot s, at slot 0 + s * gradient_count, the same again: values that wait for others to
-     * be added to (forest_sum.h). */
+    ls_slot *slots;                                          /* table->count */
+    ls_arena *parameters, *gradients, *received, *optimizer; /* its own */
+    /* The gradients made here lie one after another in one piece of memory of gradient_count
+     * elements, slot 0; in slot s, at slot 0 + s * gradient_count, the same again: values that wait
+     * for others to be added to (forest_sum.h). */
     ls_real *gradient_slab;
     size_t gradient_count, gradient_slots;
 } ls_store;
@@ -36,7 +36,8 @@ typedef struct ls_store {
 /* What a store holds of one parameter. */
 typedef struct ls_holding {
     bool held;
-    bool use_held[LS_MAX_USES];
+    bool use_held[LS_MAX_USES];     /* its gradient is made here              */
+    bool use_received[LS_MAX_USES]; /* it is made elsewhere and comes here to be added */
     ls_shard shard;
 } ls_holding;
 

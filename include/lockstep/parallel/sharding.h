@@ -4,7 +4,6 @@
 
 #include "lockstep/model/config.h"
 #include "lockstep/model/param_table.h"
-#include "lockstep/model/store.h"
 #include "lockstep/parallel/tensor_parallel.h"
 #include "lockstep/partition/layout.h"
 
@@ -16,7 +15,10 @@ LS_BEGIN_DECLS
 LS_API size_t ls_legal_tp(const ls_config *config, int *ret_tp, size_t max);
 
 /* LS_ERR_INPUT, with the legal values, when the model cannot be split so:
- * "--tp 5: 12 heads cannot be cut into 5 equal parts; use 1, 2, 3, 4, 6 or 12". */
+ * "--tp 5: 12 heads cannot be cut into 5 equal parts; use 1, 2, 3, 4, 6 or 12",
+ * "--pp 5: 4 layers make at most 4 stages; use 1 to 4",
+ * "--batch 7: dp 2 x 4 micro-batches need 8 sequences or more". config->batch is the global batch.
+ */
 LS_API ls_status ls_layout_check(const ls_layout *layout, const ls_config *config) LS_MUST_USE;
 
 /* How a model's axes are cut over the tp ranks, in equal shares. */
@@ -34,10 +36,6 @@ LS_API ls_status ls_cuts_create(const ls_config *config, int tp, ls_arena *arena
 /* The granules of one kind that tp rank `rank` of `tp` owns. Key/value heads: all that its query
  * heads use. LS_GRANULE_NONE: the one granule. */
 LS_API ls_shard ls_shard_of(const ls_config *config, ls_granule_kind kind, int tp, int rank);
-
-/* What tp rank `rank` of `tp` holds of every parameter, each with all its uses: table->count
- * entries. */
-LS_API void ls_holdings_of(const ls_param_table *table, int tp, int rank, ls_holding *ret_holdings);
 
 LS_END_DECLS
 

@@ -5,6 +5,7 @@
 #include "lockstep/comm/collectives.h"
 #include "lockstep/kernels/optimizer.h"
 #include "lockstep/model/store.h"
+#include "lockstep/partition/layout.h"
 
 LS_BEGIN_DECLS
 
@@ -16,10 +17,11 @@ LS_API void ls_add_uses(ls_store *store);
 
 /* Squared norm of the whole gradient in binary64 (rule 16), the same on every member: every
  * (parameter, granule) is counted once, by the first member that holds it, whatever is held twice.
- * 1 all-reduce of one number per granule of the table. */
+ * model: the ranks that hold the model together (placement.h), with one pipeline stage the tp
+ * group. 1 all-reduce of one number per granule of the table. */
 #define ls_shared_squares LS_TYPED(ls_shared_squares)
-LS_API ls_status ls_shared_squares(ls_group *tp, const ls_store *store, ls_arena *temporary,
-                                   double *ret_squares) LS_MUST_USE;
+LS_API ls_status ls_shared_squares(ls_group *model, const ls_layout *layout, const ls_store *store,
+                                   ls_arena *temporary, double *ret_squares) LS_MUST_USE;
 
 /* Scales the gradients held by ls_clip_factor(squares, max_norm) unless it is 1, then updates every
  * parameter held. No communication. */
