@@ -121,7 +121,7 @@ ls_status ls_executor_create(ls_executor **ret_executor, const ls_executor_setup
     ls_executor *e = calloc(1, sizeof *e);
     const ls_config *config = &store->table->config;
     int chunks = setup->layout->virtual_stages;
-    size_t bounds[LS_MAX_STAGES + 1], slots, most = 1;
+    size_t bounds[LS_MAX_STAGES + 1], slots = 0, most = 1;
     ls_cuts cuts;
 
     if (!e) LS_FAIL(LS_ERR_MEMORY, "no memory for a pipeline rank");
@@ -292,8 +292,8 @@ static ls_status forward(ls_executor *e, chunk *own, const ls_batch *batch, int 
 
     LS_TRY(begin_flight(e, own, micro_batch, &f));
     if (own->stage > 0)
-        LS_TRY(receive(e, f->input, own->stage - 1, own->stage, micro_batch, LS_FORWARD, count,
-                       &x));
+        LS_TRY(
+            receive(e, f->input, own->stage - 1, own->stage, micro_batch, LS_FORWARD, count, &x));
     LS_TRY(ls_stage_forward(own->stage_part, f->kept, batch, x, &y));
     if (own->stage < e->stages - 1)
         LS_TRY(send_begin(e, f, own->stage + 1, own->stage + 1, LS_FORWARD, y, count));
@@ -331,8 +331,7 @@ exit:
     return status;
 }
 
-ls_status ls_executor_run(ls_executor *e, const ls_batch *batch, int64_t valid,
-                          ls_real *ret_losses)
+ls_status ls_executor_run(ls_executor *e, const ls_batch *batch, int64_t valid, ls_real *ret_losses)
 {
     ls_status status = LS_OK;
     const ls_layout *layout = e->setup.layout;

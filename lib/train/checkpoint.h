@@ -17,10 +17,10 @@
 #define ls_checkpoint_begin LS_TYPED(ls_checkpoint_begin)
 ls_status ls_checkpoint_begin(const ls_run *run, ls_store *store, uint64_t *ret_step) LS_MUST_USE;
 
-/* Writes run->save. tp: the group the store is cut over, all of whose members call it together;
- * NULL when the store is whole. step: steps done. */
+/* Writes run->save. world: the ranks of run->layout, all of which call it together; NULL when the
+ * store is whole. step: steps done. */
 #define ls_checkpoint_save LS_TYPED(ls_checkpoint_save)
-ls_status ls_checkpoint_save(const ls_run *run, ls_group *tp, const ls_store *store, uint64_t step,
-                             ls_arena *temporary) LS_MUST_USE;
+ls_status ls_checkpoint_save(const ls_run *run, ls_group *world, const ls_store *store,
+                             uint64_t step, ls_arena *temporary) LS_MUST_USE;
 
 #endif

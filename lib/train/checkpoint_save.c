@@ -22,7 +22,7 @@ static ls_status declare(const ls_run *run, const ls_store *store, uint64_t step
 {
     ls_status status = LS_OK;
     const ls_param_table *table = store->table;
-    char *model = NULL, text[160];
+    char *model = NULL, text[4096];
 
     LS_TRY(ls_safetensors_add_metadata(writer, "format", "lockstep checkpoint 1"));
     LS_TRY(ls_config_to_json(&table->config, &model));
@@ -53,12 +53,12 @@ exit:
     return status;
 }
 
-ls_status ls_checkpoint_save(const ls_run *run, ls_group *tp, const ls_store *store, uint64_t step,
-                             ls_arena *temporary)
+ls_status ls_checkpoint_save(const ls_run *run, ls_group *world, const ls_store *store,
+                             uint64_t step, ls_arena *temporary)
 {
     ls_status status = LS_OK;
     const ls_param_table *table = store->table;
-    bool root = !tp || ls_group_rank(tp) == 0;
+    bool root = !world || ls_group_rank(world) == 0;
     size_t mark = ls_arena_mark(temporary);
     ls_safetensors_writer *writer = NULL;
     ls_real *whole = NULL;
@@ -71,7 +71,7 @@ ls_status ls_checkpoint_save(const ls_run *run, ls_group *tp, const ls_store *st
     for (int which = 0; which < ARRAYS; which++) {
         for (size_t i = 0; i < table->count; i++) {
             const ls_param *param = &table->params[i];
-            LS_TRY(ls_gather_param(tp, &table->config, param, LS_REAL_DTYPE,
+            LS_TRY(ls_gather_param(world, &run->layout, table, i, LS_REAL_DTYPE,
                                    which == 0 ? "value" : "optimizer state",
                                    array_of(&store->slots[i], which), whole, temporary));
             if (root)

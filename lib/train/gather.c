@@ -3,59 +3,104 @@
 #include <string.h>
 
 #include "lockstep/comm/channel.h"
-#include "lockstep/parallel/sharding.h"
+#include "lockstep/parallel/placement.h"
 
-typedef struct part {
-    ls_shard shard;
-    size_t elements;
-} part;
+enum { NOBODY = -1 };
 
-static part part_of(const ls_config *config, const ls_param *param, ls_group *tp, int member)
+/* What comes together on rank 0. */
+typedef struct gathering {
+    const ls_param *param;
+    const char *what;
+    size_t bytes; /* of an element */
+    char *whole;
+    char *again; /* room for the largest shard: what stands in `whole` at its place */
+    int *holder; /* by granule: the last rank that it came from, or NOBODY */
+} gathering;
+
+static size_t shard_elements(const ls_param *param, ls_shard shard)
 {
-    part of = {{0, param->axis.granules}, 0};
     size_t rows, cols;
-    if (tp) of.shard = ls_shard_of(config, param->kind, ls_group_size(tp), member);
-    ls_param_shard_shape(param, of.shard, &rows, &cols);
-    of.elements = rows * cols;
-    return of;
+    ls_param_shard_shape(param, shard, &rows, &cols);
+    return rows * cols;
 }
 
-ls_status ls_gather_param(ls_group *tp, const ls_config *config, const ls_param *param,
-                          ls_dtype dtype, const char *what, const void *own, void *whole,
-                          ls_arena *temporary)
+/* The granule, counted inside the shard, that an element of its memory belongs to. */
+static size_t granule_of(const ls_param *param, size_t cols, size_t element)
+{
+    if (param->cut < 0) return 0;
+    size_t place = param->n_dims == 1 || param->cut == 1 ? element % cols : element / cols;
+    return place / param->axis.granule;
+}
+
+/* Puts a rank's shard into the whole tensor; what was there already must be the same. */
+static ls_status put(gathering *g, int rank, ls_shard shard, const char *values)
 {
     ls_status status = LS_OK;
-    size_t mark = ls_arena_mark(temporary), bytes = ls_dtype_bytes(dtype), room_elements = 0;
-    int members = tp ? ls_group_size(tp) : 1, member = tp ? ls_group_rank(tp) : 0;
-    const void *before = own; /* what the member before handed in */
-    void *rooms[2], *again;
-    enum { TAG = 0 };
-
-    if (member > 0) {
-        LS_TRY(ls_send(tp, 0, TAG, own, part_of(config, param, tp, member).elements, dtype));
-        goto exit;
-    }
-    ls_param_shard_out(param, part_of(config, param, tp, 0).shard, bytes, whole, own);
-    for (int r = 0; r < members; r++)
-        if (part_of(config, param, tp, r).elements > room_elements)
-            room_elements = part_of(config, param, tp, r).elements;
-    for (int i = 0; i < 2; i++)
-        LS_TRY(ls_arena_alloc(temporary, room_elements, bytes, (void *)&rooms[i]));
-    LS_TRY(ls_arena_alloc(temporary, room_elements, bytes, (void *)&again));
-    for (int r = 1; r < members; r++) {
-        part now = part_of(config, param, tp, r), last = part_of(config, param, tp, r - 1);
-        void *room = rooms[r % 2];
-        LS_TRY(ls_receive(tp, r, TAG, room, now.elements, dtype));
-        ls_param_shard_out(param, now.shard, bytes, whole, room);
-        /* Where the two overlap, the member before's granules are overwritten by this one's: they
-         * must read back unchanged. */
-        ls_param_shard_in(param, last.shard, bytes, again, whole);
-        if (memcmp(again, before, last.elements * bytes) != 0)
+    size_t rows, cols;
+    ls_param_shard_shape(g->param, shard, &rows, &cols);
+    ls_param_shard_in(g->param, shard, g->bytes, g->again, g->whole);
+    for (size_t e = 0; e < rows * cols; e++) {
+        int before = g->holder[shard.first + granule_of(g->param, cols, e)];
+        if (before != NOBODY && memcmp(g->again + e * g->bytes, values + e * g->bytes, g->bytes))
             LS_FAIL(LS_ERR_RANK,
-                    "the %s of %s is not the same on ranks %d and %d of group %s, which "
-                    "both hold it",
-                    what, param->name, r - 1, r, ls_group_name(tp));
-        before = room;
+                    "the %s of %s is not the same on ranks %d and %d, which both hold it", g->what,
+                    g->param->name, before, rank);
+    }
+    ls_param_shard_out(g->param, shard, g->bytes, g->whole, values);
+    for (size_t i = 0; i < shard.count; i++) g->holder[shard.first + i] = rank;
+exit:
+    return status;
+}
+
+/* Rank 0: everybody's shard in turn. */
+static ls_status collect(ls_group *world, const ls_layout *layout, const ls_param_table *table,
+                         size_t param, ls_dtype dtype, const char *what, const void *own,
+                         void *whole, ls_arena *temporary)
+{
+    ls_status status = LS_OK;
+    const ls_param *p = &table->params[param];
+    gathering g = {p, what, ls_dtype_bytes(dtype), whole, NULL, NULL};
+    int ranks = ls_group_size(world);
+    size_t largest = 0;
+    char *room;
+
+    for (int r = 0; r < ranks; r++) {
+        ls_holding holding = ls_holding_of(table, layout, r, param);
+        size_t elements = holding.held ? shard_elements(p, holding.shard) : 0;
+        if (elements > largest) largest = elements;
+    }
+    LS_TRY(ls_arena_alloc(temporary, largest, g.bytes, (void *)&room));
+    LS_TRY(ls_arena_alloc(temporary, largest, g.bytes, (void *)&g.again));
+    LS_TRY(ls_arena_alloc(temporary, p->axis.granules, sizeof *g.holder, (void *)&g.holder));
+    for (size_t i = 0; i < p->axis.granules; i++) g.holder[i] = NOBODY;
+    for (int r = 0; r < ranks; r++) {
+        ls_holding holding = ls_holding_of(table, layout, r, param);
+        if (!holding.held) continue;
+        if (r > 0)
+            LS_TRY(ls_receive(world, r, (int)param, room, shard_elements(p, holding.shard), dtype));
+        LS_TRY(put(&g, r, holding.shard, r > 0 ? room : own));
+    }
+exit:
+    return status;
+}
+
+ls_status ls_gather_param(ls_group *world, const ls_layout *layout, const ls_param_table *table,
+                          size_t param, ls_dtype dtype, const char *what, const void *own,
+                          void *whole, ls_arena *temporary)
+{
+    ls_status status = LS_OK;
+    const ls_param *p = &table->params[param];
+    size_t mark = ls_arena_mark(temporary);
+
+    if (!world) {
+        ls_shard all = {0, p->axis.granules};
+        ls_param_shard_out(p, all, ls_dtype_bytes(dtype), whole, own);
+    } else if (ls_group_rank(world) == 0) {
+        LS_TRY(collect(world, layout, table, param, dtype, what, own, whole, temporary));
+    } else {
+        ls_holding holding = ls_holding_of(table, layout, ls_group_rank(world), param);
+        if (holding.held)
+            LS_TRY(ls_send(world, 0, (int)param, own, shard_elements(p, holding.shard), dtype));
     }
 exit:
     ls_arena_release(temporary, mark);

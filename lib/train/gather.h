@@ -6,16 +6,19 @@
 #include "lockstep/base/real.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/model/param_table.h"
+#include "lockstep/partition/layout.h"
 
-/* Brings the logical tensor of `param` (dims of the table, no padding) together on member 0.
- * tp: the group that it is cut over, or NULL when `own` is held whole by the only caller. own: this
- * member's shard, as ls_param_shard_shape. whole: room for it on member 0, not read elsewhere.
- * Every member calls it together. Cost: one message from every other member. What several members
- * hold (a parameter that is not cut, a shared key/value head) must be the same bits on all: else
- * LS_ERR_RANK, naming the parameter and the ranks. `what`: "value", "gradient", for that text. */
-ls_status ls_gather_param(ls_group *tp, const ls_config *config, const ls_param *param,
-                          ls_dtype dtype, const char *what, const void *own, void *whole,
-                          ls_arena *temporary) LS_MUST_USE;
+/* Brings the logical tensor of a parameter (dims of the table, no padding) together on rank 0.
+ * world: all ranks of the layout, each of which calls it; or NULL when `own` is held whole by the
+ * only caller. own: this rank's shard, as ls_param_shard_shape; not read where the rank does not
+ * hold the parameter. whole: room for it on rank 0, not read elsewhere. Cost: one message from
+ * every other rank that holds some of it. What several ranks hold (a parameter that is not cut, a
+ * shared key/value head, data-parallel replicas, both ends' tied embedding) must be the same bits
+ * on all: else LS_ERR_RANK, naming the parameter and the ranks. `what`: "value", "gradient", for
+ * that text. */
+ls_status ls_gather_param(ls_group *world, const ls_layout *layout, const ls_param_table *table,
+                          size_t param, ls_dtype dtype, const char *what, const void *own,
+                          void *whole, ls_arena *temporary) LS_MUST_USE;
 
 /* Elements of the largest parameter: what `whole` needs room for. */
 size_t ls_gather_elements(const ls_param_table *table);

@@ -2,12 +2,13 @@
 #include <stdlib.h>
 
 #include "lockstep/base/clock.h"
-#include "lockstep/kernels/embedding.h"
 #include "lockstep/numerics/digest.h"
-#include "lockstep/numerics/tree.h"
+#include "lockstep/parallel/data_parallel.h"
+#include "lockstep/parallel/placement.h"
 #include "lockstep/parallel/replicas.h"
-#include "lockstep/parallel/stage.h"
 #include "lockstep/parallel/update.h"
+#include "lockstep/partition/share.h"
+#include "lockstep/pipeline/executor.h"
 #include "train/checkpoint.h"
 #include "train/gather.h"
 #include "train/training.h"
@@ -27,11 +28,16 @@ typedef struct trainer {
     const ls_watcher *watcher; /* on rank 0 */
     bool root;
     ls_rank *rank;
-    ls_group *tp;
+    ls_group *world;
+    ls_group *tp, *dp, *pp; /* along one axis of the grid each             */
+    ls_group *model;        /* the ranks of this data-parallel replica     */
     ls_store *store;
-    ls_stage *stage;
-    ls_micro_batch *micro_batch;
-    ls_step_batch batch;
+    ls_schedule *schedule;
+    ls_executor *executor;
+    ls_step_batch batch; /* own sequences */
+    ls_batch_cut cut;    /* who has which */
+    size_t *bounds;
+    ls_real *losses; /* of own sequences, on the last stage */
     ls_arena *temporary;
     ls_arena *aside; /* for looking on and saving: no part of the layout, in nobody's account */
     ls_real *whole;  /* root: room for a whole parameter */
@@ -44,38 +50,35 @@ static ls_status show(trainer *t, uint64_t step, ls_phase phase)
 {
     ls_status status = LS_OK;
     for (size_t i = 0; i < t->table->count; i++) {
-        const ls_param *param = &t->table->params[i];
         const ls_slot *slot = &t->store->slots[i];
-        LS_TRY(ls_gather_param(t->tp, &t->table->config, param, LS_REAL_DTYPE,
+        LS_TRY(ls_gather_param(t->world, &t->run->layout, t->table, i, LS_REAL_DTYPE,
                                phase == LS_PHASE_UPDATE ? "value" : "gradient",
                                phase == LS_PHASE_UPDATE ? slot->value : slot->grad[0], t->whole,
                                t->aside));
         if (t->root)
-            LS_TRY(t->watcher->tensor(t->watcher->context, step, phase, param, LS_REAL_DTYPE,
-                                      t->whole));
+            LS_TRY(t->watcher->tensor(t->watcher->context, step, phase, &t->table->params[i],
+                                      LS_REAL_DTYPE, t->whole));
     }
 exit:
     return status;
 }
 
-/* Loss and gradients of the global batch. */
+/* Loss and gradients of the global batch, the same on all ranks that hold them. */
 static ls_status forward_backward(trainer *t, ls_real *ret_loss)
 {
     ls_status status = LS_OK;
-    const ls_real *losses;
+    int last = ls_group_size(t->pp) - 1;
     int64_t valid;
-    ls_real loss;
 
-    LS_TRY(ls_stage_forward(t->stage, t->micro_batch, &t->batch.batch, NULL, NULL));
-    losses = ls_micro_batch_losses(t->micro_batch, &valid);
-    /* T over the sequences of T over their tokens, ended, divided once (rules 9 and 15) */
-    loss = ls_tree_sum(losses, t->batch.batch.B, 1);
-    ls_end_sum(&loss, 1);
-    loss = valid ? loss / (ls_real)valid : 0;
-    LS_TRY(ls_stage_backward(t->stage, t->micro_batch, NULL, valid, NULL));
-    ls_stage_finish_gradients(t->stage);
-    ls_add_uses(t->store);
-    *ret_loss = loss;
+    /* How many targets there are altogether is known before the first backward pass. */
+    LS_TRY(ls_count_valid(t->dp, &t->batch.batch, &valid));
+    LS_TRY(ls_executor_run(t->executor, &t->batch.batch, valid, t->losses));
+    if (valid > 0) LS_TRY(ls_reduce_gradients(t->dp, t->store, t->cut));
+    LS_TRY(ls_executor_finish(t->executor));
+    *ret_loss = 0;
+    if (valid > 0 && ls_group_rank(t->pp) == last)
+        LS_TRY(ls_reduce_loss(t->dp, t->losses, t->cut, valid, ret_loss));
+    if (last > 0) LS_TRY(ls_broadcast(t->pp, ret_loss, 1, LS_REAL_DTYPE, last));
 exit:
     return status;
 }
@@ -95,16 +98,17 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
     ls_status status = LS_OK;
     ls_step now = {.step = step, .tokens = t->run->batch * t->batch.batch.S};
     ls_update update = ls_step_update(t->run, step);
+    size_t own_tokens = t->batch.batch.B * t->batch.batch.S;
     double squares;
     ls_real loss;
     uint64_t begin = ls_clock_ns(), shown;
 
     ls_step_batch_fill(&t->batch, t->run, step);
-    LS_TRY(ls_replicas_check(t->tp, LS_I32, t->batch.tokens, now.tokens, "tokens"));
-    LS_TRY(ls_replicas_check(t->tp, LS_I32, t->batch.targets, now.tokens, "targets"));
+    LS_TRY(ls_replicas_check(t->model, LS_I32, t->batch.tokens, own_tokens, "tokens"));
+    LS_TRY(ls_replicas_check(t->model, LS_I32, t->batch.targets, own_tokens, "targets"));
     count(t, -1);
     LS_TRY(forward_backward(t, &loss));
-    LS_TRY(ls_shared_squares(t->tp, t->store, t->temporary, &squares));
+    LS_TRY(ls_shared_squares(t->model, &t->run->layout, t->store, t->temporary, &squares));
     count(t, +1);
     shown = ls_clock_ns();
     if (t->watcher->tensor) LS_TRY(show(t, step, LS_PHASE_GRADIENT));
@@ -129,41 +133,65 @@ static ls_status digest_parameters(trainer *t, ls_digest *digest)
 {
     ls_status status = LS_OK;
     for (size_t i = 0; i < t->table->count; i++) {
-        const ls_param *param = &t->table->params[i];
-        LS_TRY(ls_gather_param(t->tp, &t->table->config, param, LS_REAL_DTYPE, "value",
+        LS_TRY(ls_gather_param(t->world, &t->run->layout, t->table, i, LS_REAL_DTYPE, "value",
                                t->store->slots[i].value, t->whole, t->aside));
         if (t->root)
-            LS_TRY(ls_digest_add(digest, LS_REAL_DTYPE, t->whole, ls_param_elements(param)));
+            LS_TRY(ls_digest_add(digest, LS_REAL_DTYPE, t->whole,
+                                 ls_param_elements(&t->table->params[i])));
     }
 exit:
     return status;
 }
 
-/* The shards, the stage over them, and room for a batch. */
+/* The groups along each axis, as Megatron-LM forms them: ranks that agree in all the others. */
+static ls_status make_groups(trainer *t)
+{
+    ls_status status = LS_OK;
+    const ls_layout *layout = &t->run->layout;
+    ls_coordinates at = ls_layout_coordinates(layout, ls_rank_index(t->rank));
+    t->world = ls_rank_world_group(t->rank);
+    LS_TRY(ls_group_split(t->world, at.pp * layout->dp + at.dp, at.tp, "tp", &t->tp));
+    LS_TRY(ls_group_split(t->world, at.pp * layout->tp + at.tp, at.dp, "dp", &t->dp));
+    LS_TRY(ls_group_split(t->world, at.dp * layout->tp + at.tp, at.pp, "pp", &t->pp));
+    LS_TRY(ls_group_split(t->world, at.dp, at.pp * layout->tp + at.tp, "model", &t->model));
+exit:
+    return status;
+}
+
+/* The shards, the stages over them, and room for own sequences. */
 static ls_status set_up(trainer *t)
 {
     ls_status status = LS_OK;
+    const ls_run *run = t->run;
+    const ls_layout *layout = &run->layout;
     ls_memory *memory = ls_rank_memory(t->rank);
-    ls_coordinates at = ls_layout_coordinates(&t->run->layout, ls_rank_index(t->rank));
-    ls_stage_setup setup = {.engine = t->run->engine,
-                            .layers = t->run->config.layers,
-                            .embedding = true,
-                            .head = true,
-                            .gathered_loss = t->run->gathered_loss,
-                            .sequence_parallel = t->run->layout.sp};
+    ls_coordinates at = ls_layout_coordinates(layout, ls_rank_index(t->rank));
+    ls_share own = ls_share_of(run->batch, (size_t)layout->dp, (size_t)at.dp);
     ls_holding *holdings = calloc(t->table->count, sizeof *holdings);
 
     if (!holdings) LS_FAIL(LS_ERR_MEMORY, "no memory for a table of shards");
-    LS_TRY(ls_group_split(ls_rank_world_group(t->rank), at.pp * t->run->layout.dp + at.dp, at.tp,
-                          "tp", &t->tp));
-    ls_holdings_of(t->table, t->run->layout.tp, at.tp, holdings);
-    LS_TRY(ls_store_create(&t->store, t->table, holdings, memory));
-    setup.tp = t->tp;
-    LS_TRY(ls_stage_create(&t->stage, &setup, t->store));
-    LS_TRY(ls_micro_batch_create(&t->micro_batch, t->stage));
-    LS_TRY(ls_step_batch_create(&t->batch, t->run, 0, t->run->batch));
     LS_TRY(ls_arena_create(&t->temporary, memory, LS_MEM_TEMPORARY));
     LS_TRY(ls_arena_create(&t->aside, NULL, LS_MEM_TEMPORARY));
+    LS_TRY(make_groups(t));
+    ls_holdings_of(t->table, layout, ls_rank_index(t->rank), holdings);
+    LS_TRY(ls_store_create(&t->store, t->table, holdings, memory));
+    LS_TRY(ls_schedule_create(&t->schedule, layout->schedule, layout->pp, layout->micro_batches,
+                              layout->virtual_stages));
+    ls_executor_setup setup = {.tp = t->tp,
+                               .pp = t->pp,
+                               .layout = layout,
+                               .schedule = t->schedule,
+                               .engine = run->engine,
+                               .gathered_loss = run->gathered_loss,
+                               .batch = run->batch,
+                               .first = own.first,
+                               .sequences = own.count};
+    LS_TRY(ls_executor_create(&t->executor, &setup, t->store));
+    LS_TRY(ls_step_batch_create(&t->batch, run, own.first, own.count));
+    LS_TRY(ls_arena_alloc(t->aside, (size_t)layout->dp + 1, sizeof *t->bounds, (void *)&t->bounds));
+    ls_share_bounds(run->batch, (size_t)layout->dp, t->bounds);
+    t->cut = (ls_batch_cut){run->batch, t->bounds};
+    LS_TRY(ls_arena_alloc(t->aside, own.count, sizeof *t->losses, (void *)&t->losses));
     if (t->root)
         LS_TRY(ls_arena_alloc(t->aside, ls_gather_elements(t->table), sizeof *t->whole,
                               (void *)&t->whole));
@@ -175,8 +203,8 @@ exit:
 static void tear_down(trainer *t)
 {
     ls_step_batch_free(&t->batch);
-    ls_micro_batch_destroy(&t->micro_batch);
-    ls_stage_destroy(&t->stage);
+    ls_executor_destroy(&t->executor);
+    ls_schedule_destroy(&t->schedule);
     ls_store_destroy(&t->store);
     ls_arena_destroy(&t->temporary);
     ls_arena_destroy(&t->aside);
@@ -206,7 +234,7 @@ static ls_status rank_main(ls_rank *rank, void *argument)
 
     LS_TRY(digest_parameters(&t, digest));
     if (t.root) LS_TRY(ls_digest_finish(digest, all->result->digest));
-    if (t.run->save) LS_TRY(ls_checkpoint_save(t.run, t.tp, t.store, t.run->steps, t.aside));
+    if (t.run->save) LS_TRY(ls_checkpoint_save(t.run, t.world, t.store, t.run->steps, t.aside));
 exit:
     tear_down(&t);
     ls_digest_destroy(&digest);

@@ -135,8 +135,9 @@ START_TEST(parts_of_a_model)
     ls_holding *holdings = calloc(table->count, sizeof *holdings);
     size_t token = ls_param_find(table, LS_TOKEN_EMBEDDING, 0);
     size_t up = ls_param_find(table, LS_MLP_UP_WEIGHT, 1);
-    holdings[token] = (ls_holding){true, {false, true}, {3, 2}};
-    holdings[up] = (ls_holding){true, {true, false}, {4, 0}}; /* an empty share */
+    holdings[token] = (ls_holding){.held = true, .use_held = {false, true}, .shard = {3, 2}};
+    holdings[up] =
+        (ls_holding){.held = true, .use_held = {true, false}, .shard = {4, 0}}; /* an empty share */
     ls_memory *memory = NULL;
     ASSERT_OK(ls_memory_create(&memory));
     ls_store *store = store_of(table, holdings, memory);
@@ -155,9 +156,12 @@ START_TEST(parts_of_a_model)
     static const struct {
         ls_holding holding;
         const char *text;
-    } bad[] = {{{true, {true, true}, {11, 2}}, "token_embedding.weight: granules 11 to 13"},
-               {{true, {true, true}, {13, 0}}, "token_embedding.weight: granules 13 to 13"},
-               {{true, {true, true}, {(size_t)-1, 2}}, "token_embedding.weight: granules"}};
+    } bad[] = {{{.held = true, .use_held = {true, true}, .shard = {11, 2}},
+                "token_embedding.weight: granules 11 to 13"},
+               {{.held = true, .use_held = {true, true}, .shard = {13, 0}},
+                "token_embedding.weight: granules 13 to 13"},
+               {{.held = true, .use_held = {true, true}, .shard = {(size_t)-1, 2}},
+                "token_embedding.weight: granules"}};
     for (size_t i = 0; i < 3; i++) {
         holdings[token] = bad[i].holding;
         store = (ls_store *)&store;
@@ -166,13 +170,14 @@ START_TEST(parts_of_a_model)
         ck_assert_ptr_eq(store, (ls_store *)&store);
         ls_error_clear();
     }
-    holdings[token] = (ls_holding){true, {true, true}, {0, 12}};
-    holdings[up] = (ls_holding){true, {true, true}, {0, 12}};
+    holdings[token] = (ls_holding){.held = true, .use_held = {true, true}, .shard = {0, 12}};
+    holdings[up] = (ls_holding){.held = true, .use_held = {true, true}, .shard = {0, 12}};
     ck_assert_int_eq(ls_store_create(&store, table, holdings, memory), LS_ERR_INPUT);
     ck_assert_ptr_nonnull(strstr(ls_error_text(), "layers.1.mlp.up.weight: use 1"));
     ls_error_clear();
     holdings[up].held = false;
-    holdings[ls_param_find(table, LS_NORM1_SCALE, 0)] = (ls_holding){true, {true}, {0, 0}};
+    holdings[ls_param_find(table, LS_NORM1_SCALE, 0)] =
+        (ls_holding){.held = true, .use_held = {true}, .shard = {0, 0}};
     ck_assert_int_eq(ls_store_create(&store, table, holdings, memory), LS_ERR_INPUT);
     ck_assert_ptr_nonnull(strstr(ls_error_text(), "layers.0.norm1.weight: is never cut"));
     ls_error_clear();

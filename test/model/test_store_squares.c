@@ -119,7 +119,7 @@ START_TEST(squares_are_exact_and_tied_counts_once)
     ls_store_destroy(&store);
 
     ls_holding *holdings = calloc(table->count, sizeof *holdings);
-    holdings[0] = (ls_holding){true, {false, true}, {0, 12}};
+    holdings[0] = (ls_holding){.held = true, .use_held = {false, true}, .shard = {0, 12}};
     store = store_of(table, holdings, NULL);
     for (size_t g = 0; g < n; g++) found[g] = 3;
     ls_store_squares(store, found);

@@ -6,6 +6,7 @@
 
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/numerics/tree.h"
+#include "lockstep/parallel/placement.h"
 #include "lockstep/parallel/stage.h"
 #include "lockstep/parallel/update.h"
 #include "parallel/parallel_fixture.h"
@@ -30,6 +31,13 @@ static inline ls_config parallel_config(size_t i)
     config.d_ff = 36;
     config.vocab = 300;
     return config;
+}
+
+static inline ls_layout tp_layout(int tp)
+{
+    ls_layout layout = ls_layout_serial();
+    layout.tp = tp;
+    return layout;
 }
 
 /* ---- stores ---- */
@@ -81,7 +89,8 @@ static inline ls_status store_begin(ls_store **ret_store, const ls_param_table *
     ls_holding *holdings = calloc(table->count, sizeof *holdings);
     ls_store *store = NULL;
     if (!holdings) LS_FAIL(LS_ERR_MEMORY, "no memory for holdings");
-    ls_holdings_of(table, tp, rank, holdings);
+    ls_layout layout = tp_layout(tp);
+    ls_holdings_of(table, &layout, rank, holdings);
     LS_TRY(ls_store_create(&store, table, holdings, NULL));
     LS_TRY(store_fill(store, values));
     *ret_store = store;
@@ -194,11 +203,12 @@ static inline ls_status pass_rank(ls_rank *rank, void *argument)
     ls_status status = LS_OK;
     pass *p = argument;
     ls_group *tp = ls_rank_world_group(rank);
+    ls_layout layout = tp_layout(ls_group_size(tp));
     int r = ls_rank_index(rank);
     model m = {NULL, NULL, NULL, NULL};
     LS_TRY(model_begin(&m, tp, p->table, p->setup, p->values));
     LS_TRY(model_gradients(&m, p->batch, &p->loss[r]));
-    LS_TRY(ls_shared_squares(tp, m.store, m.temporary, &p->squares[r]));
+    LS_TRY(ls_shared_squares(tp, &layout, m.store, m.temporary, &p->squares[r]));
 exit:
     model_end(&m, &p->store[r]);
     return status;

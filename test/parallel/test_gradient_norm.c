@@ -57,6 +57,7 @@ static ls_status norm_rank(ls_rank *rank, void *argument)
     ls_status status = LS_OK;
     problem *p = argument;
     ls_group *tp = ls_rank_world_group(rank);
+    ls_layout layout = tp_layout(ls_group_size(tp));
     int r = ls_rank_index(rank);
     model m = {NULL, NULL, NULL, NULL};
     LS_TRY(model_begin(&m, tp, p->table, whole_model(&p->table->config), p->values));
@@ -64,7 +65,7 @@ static ls_status norm_rank(ls_rank *rank, void *argument)
     if (p->finish) ls_stage_finish_gradients(m.stage);
     if (p->finish) ls_add_uses(m.store);
     for (int twice = 0; twice < 2; twice++)
-        LS_TRY(ls_shared_squares(tp, m.store, m.temporary, &p->squares[r]));
+        LS_TRY(ls_shared_squares(tp, &layout, m.store, m.temporary, &p->squares[r]));
     ls_shard_update(m.store, &p->update, p->squares[r], p->max_norm);
 exit:
     model_end(&m, &p->store[r]);

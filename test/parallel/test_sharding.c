@@ -1,5 +1,6 @@
 /* Who holds what of which parameter, and which layouts are refused: every model, degree and rank
  * against the contract's words, and the known small cases. */
+#include "lockstep/parallel/placement.h"
 #include "lockstep/parallel/attention_block.h"
 #include "model/shard_grid.h"
 #include "parallel_fixture.h"
@@ -23,7 +24,7 @@ START_TEST(shards_of_every_model)
         ck_assert_uint_lt(found, n);
         ck_assert_int_eq(legal[found++], (int)tp);
         for (size_t r = 0; r < tp; r++) {
-            ls_holdings_of(table, (int)tp, (int)r, holdings);
+            ls_holdings_of(table, &layout, (int)r, holdings);
             for (size_t i = 0; i < table->count; i++) {
                 const ls_param *param = &table->params[i];
                 ls_shard right = grid_shard(&config, param, tp, r);

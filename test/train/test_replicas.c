@@ -54,6 +54,7 @@ static ls_status training_rank(ls_rank *rank, void *argument)
     ls_status status = LS_OK;
     training *t = argument;
     ls_group *tp = ls_rank_world_group(rank);
+    ls_layout layout = tp_layout(ls_group_size(tp));
     int32_t tokens[TINY_TOKENS], targets[TINY_TOKENS];
     double *zeros = calloc(ls_param_table_elements(t->table), sizeof *zeros), squares;
     model m = {NULL, NULL, NULL, NULL};
@@ -64,7 +65,7 @@ static ls_status training_rank(ls_rank *rank, void *argument)
         ls_batch batch = batch_of(t->text, step, tokens, targets);
         ls_update update = update_of(step);
         LS_TRY(model_gradients(&m, &batch, &loss));
-        LS_TRY(ls_shared_squares(tp, m.store, m.temporary, &squares));
+        LS_TRY(ls_shared_squares(tp, &layout, m.store, m.temporary, &squares));
         ls_shard_update(m.store, &update, squares, 0.5);
     }
 exit:
@@ -127,6 +128,7 @@ static ls_status drift_rank(ls_rank *rank, void *argument)
     ls_status status = LS_OK;
     drift *d = argument;
     ls_group *tp = ls_rank_world_group(rank);
+    ls_layout layout = tp_layout(ls_group_size(tp));
     int r = ls_rank_index(rank);
     size_t n = ls_param_table_elements(d->table), at = 0;
     ls_real *whole = malloc(n * sizeof *whole);
@@ -141,7 +143,7 @@ static ls_status drift_rank(ls_rank *rank, void *argument)
     }
     for (size_t i = 0; i < d->table->count; i++) {
         const ls_param *param = &d->table->params[i];
-        LS_TRY(ls_gather_param(tp, &d->table->config, param, LS_REAL_DTYPE, "value",
+        LS_TRY(ls_gather_param(tp, &layout, d->table, i, LS_REAL_DTYPE, "value",
                                store->slots[i].value, whole, arena));
         for (size_t e = 0; r == 0 && e < ls_param_elements(param); e++, at++)
             d->wrong |= i != d->param && whole[e] != (ls_real)d->values[at];

@@ -14,6 +14,8 @@ static const char *const engines_or_both[] = {"portable", "openblas", "both", NU
 static const char *const dtypes[] = {"f32", "f64", NULL};
 static const char *const optimizers[] = {"adamw", "sgd", NULL};
 static const char *const norm_places[] = {"pre", "post", NULL};
+static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", NULL};
+static const char *const recomputes[] = {"none", "selective", "layer", "stage", NULL};
 static const char *const mlp_cuts[] = {"column_first", "row_first", NULL};
 
 static void add(settings *s, const command_spec *command, int marks, ls_option option)
@@ -55,6 +57,22 @@ static void make_table(settings *s, const command_spec *command)
 
     ADD(FOR_ALL, ls_option_heading("Layout"));
     ADD(FOR_ALL, ls_option_int("tp", &run->layout.tp, 1, 4096, "N", "tensor-parallel ranks"));
+    ADD(FOR_ALL, ls_option_flag("sp", &run->layout.sp,
+                                "sequence parallelism: norms, dropout and residuals on each rank's "
+                                "share of the tokens"));
+    ADD(FOR_ALL, ls_option_int("pp", &run->layout.pp, 1, 4096, "N", "pipeline ranks"));
+    ADD(FOR_ALL, ls_option_int("dp", &run->layout.dp, 1, 4096, "N", "data-parallel replicas"));
+    ADD(FOR_ALL, ls_option_int("micro-batches", &run->layout.micro_batches, 1, 1 << 20, "M",
+                               "parts that each replica's sequences are cut into"));
+    ADD(FOR_ALL, ls_option_choice("schedule", &s->schedule, schedules,
+                                  "in which order the pipeline takes up the micro-batches"));
+    ADD(FOR_ALL, ls_option_int("virtual-stages", &run->layout.virtual_stages, 1, LS_MAX_STAGES, "V",
+                               "runs of layers per pipeline rank (interleaved)"));
+    ADD(FOR_ALL, ls_option_choice("recompute", &s->recompute, recomputes,
+                                  "what is computed again backward instead of kept"));
+    ADD(FOR_ALL,
+        ls_option_string("partition", &s->partition, "A,B,C",
+                         "layers of each pipeline stage, in order; else as even as can be"));
     ADD(FOR_TRAIN, ls_option_flag("serial", &s->serial,
                                   "the baseline instead: one thread that knows no rank"));
     ADD(FOR_VERIFY, ls_option_int("sweep", &s->sweep, 0, 4096, "RANKS",
@@ -116,6 +134,8 @@ static void set_defaults(settings *s, const ls_config *config)
     s->engine = (int)s->run.engine;
     s->optimizer = (int)s->run.optimizer;
     s->mlp_cut = (int)config->mlp_cut;
+    s->schedule = (int)s->run.layout.schedule;
+    s->recompute = (int)s->run.layout.recompute;
     s->norm_place = (int)config->norm_place;
     s->dtype = s->run.dtype == LS_F64 ? 1 : 0;
     s->timeout_s = 600;
@@ -124,6 +144,30 @@ static void set_defaults(settings *s, const ls_config *config)
 static bool given(const settings *s, const char *name)
 {
     return ls_options_given(s->options, s->n_options, name);
+}
+
+/* "3,2,2": the layers of each stage. */
+static ls_status read_partition(const char *text, ls_layout *layout)
+{
+    ls_status status = LS_OK;
+    const char *at = text;
+    while (text != NULL) {
+        char *end;
+        long layers = strtol(at, &end, 10);
+        if (end == at || *at < '0' || *at > '9' || (*end != ',' && *end != '\0') ||
+            layers > 1 << 20)
+            LS_FAIL(LS_ERR_INPUT,
+                    "--partition %s: give the number of layers of each stage, such as 3,2,2",
+                    ls_show(text));
+        if (layout->given == LS_MAX_STAGES)
+            LS_FAIL(LS_ERR_INPUT, "--partition %s: more than %d stages", ls_show(text),
+                    LS_MAX_STAGES);
+        layout->stage_layers[layout->given++] = (int)layers;
+        if (*end == '\0') break;
+        at = end + 1;
+    }
+exit:
+    return status;
 }
 
 /* What was read as words and numbers becomes what the run is made of. */
@@ -136,6 +180,8 @@ static void settle(settings *s, const ls_config *config)
     run->config.mlp_cut = (ls_mlp_cut)s->mlp_cut;
     if (given(s, "norm")) ls_config_place_norms(&run->config, (ls_norm_place)s->norm_place);
     run->config.batch = run->batch;
+    run->layout.schedule = (ls_schedule_kind)s->schedule;
+    run->layout.recompute = (ls_recompute)s->recompute;
     s->both_engines = s->engine == 2;
     run->engine = s->engine == 1 ? LS_ENGINE_OPENBLAS : LS_ENGINE_PORTABLE;
     run->optimizer = (ls_optimizer)s->optimizer;
@@ -214,6 +260,7 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
     set_defaults(s, &config);
     LS_TRY(ls_options_parse(s->options, s->n_options, argc, argv, NULL));
     settle(s, &config);
+    LS_TRY(read_partition(s->partition, &s->run.layout));
 
     if (s->sweep > 0 && given(s, "tp"))
         LS_FAIL(LS_ERR_INPUT, "--tp %d: --sweep goes through every tp; give one of the two",

@@ -22,6 +22,8 @@ typedef struct settings {
     /* How the above was read. */
     const char *text_file;
     ls_text text;
+    const char *partition;
+    int schedule, recompute;
     int engine, dtype, optimizer, norm_place, mlp_cut, timeout_s;
     bool help;
     char heading[128]; /* of the model's options */
