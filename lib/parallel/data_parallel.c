@@ -9,7 +9,8 @@ ls_status ls_count_valid(ls_group *dp, const ls_batch *batch, int64_t *ret_valid
     ls_status status = LS_OK;
     int64_t valid = 0;
     for (size_t t = 0; t < batch->B * batch->S; t++) valid += batch->targets[t] != LS_IGNORE;
-    LS_TRY(ls_all_reduce(dp, &valid, &valid, 1, LS_I64, LS_REDUCE_SUM));
+    if (ls_group_size(dp) > 1)
+        LS_TRY(ls_all_reduce(dp, &valid, &valid, 1, LS_I64, LS_REDUCE_SUM));
     *ret_valid = valid;
 exit:
     return status;

@@ -48,6 +48,7 @@ static ls_status job_rank(ls_rank *rank, void *argument)
     job *j = argument;
     pass *p = &j->pass;
     ls_group *tp = ls_rank_world_group(rank);
+    ls_layout layout = tp_layout(ls_group_size(tp));
     int r = ls_rank_index(rank);
     model m = {NULL, NULL, NULL, NULL};
     LS_TRY(model_begin(&m, tp, p->table, p->setup, p->values));
@@ -55,7 +56,7 @@ static ls_status job_rank(ls_rank *rank, void *argument)
     j->sent[r] =
         (sent){ls_group_count(tp, LS_OP_ALL_REDUCE), ls_group_count(tp, LS_OP_REDUCE_SCATTER),
                ls_group_count(tp, LS_OP_ALL_GATHER)};
-    LS_TRY(ls_shared_squares(tp, m.store, m.temporary, &p->squares[r]));
+    LS_TRY(ls_shared_squares(tp, &layout, m.store, m.temporary, &p->squares[r]));
 exit:
     model_end(&m, &p->store[r]);
     return status;

@@ -60,9 +60,9 @@ static ls_status side_rank(ls_rank *rank, void *argument)
     side_by_side *s = argument;
     int r = ls_rank_index(rank), color = s->color[r];
     ls_group *tp;
-    ls_layout layout = tp_layout(ls_group_size(tp));
     model m = {NULL, NULL, NULL, NULL};
     LS_TRY(ls_group_split(ls_rank_world_group(rank), color, s->key[r], color ? "B" : "A", &tp));
+    ls_layout layout = tp_layout(ls_group_size(tp));
     LS_TRY(model_begin(&m, tp, s->table, whole_model(&s->table->config), s->values[color]));
     LS_TRY(model_gradients(&m, s->batch[color], &s->loss[r]));
     LS_TRY(ls_shared_squares(tp, &layout, m.store, m.temporary, &s->squares[r]));

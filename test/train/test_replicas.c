@@ -194,8 +194,8 @@ START_TEST(drift_is_reported)
                 int first = first_of_pair(table, param, tp, r);
                 char text[300];
                 snprintf(text, sizeof text,
-                         "rank 0: the value of %s is not the same on ranks %d and %d of group "
-                         "world, which both hold it",
+                         "rank 0: the value of %s is not the same on ranks %d and %d, which both "
+                         "hold it",
                          table->params[param].name, first, first + 1);
                 if (first >= 0) {
                     ck_assert_msg(status == LS_ERR_RANK, "%s, tp %d, rank %d: status %d",

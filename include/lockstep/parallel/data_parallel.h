@@ -23,7 +23,7 @@ typedef struct ls_batch_cut {
 } ls_batch_cut;
 
 /* The number of valid targets of the global batch. batch: own sequences. 1 all-reduce of one
- * integer. */
+ * integer; none with one replica. */
 #define ls_count_valid LS_TYPED(ls_count_valid)
 LS_API ls_status ls_count_valid(ls_group *dp, const ls_batch *batch,
                                 int64_t *ret_valid) LS_MUST_USE;
