@@ -43,7 +43,7 @@ static ls_attention_shape head_shape(const ls_serial *serial, size_t layer, size
         .ld_kv = ls_axis_extent(serial->kv),
         .scale = 1 / sqrt((double)dh),
         .causal = serial->config->causal,
-        .keys = NULL,
+        .keys = serial->seen ? serial->seen + b * S : NULL,
         .dropout = ls_serial_dropout_probability(serial),
         .stream = ls_serial_dropout_stream(serial, LS_RANDOM_DROPOUT_ATTENTION, layer),
         .first_index = (uint64_t)(b * H + h) * S * S,

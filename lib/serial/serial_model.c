@@ -46,8 +46,6 @@ ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine en
     ls_status status = LS_OK;
     ls_serial *serial = NULL;
     LS_TRY(check_store(store));
-    if (store->table->config.objective == LS_MASKED_TOKEN)
-        LS_FAIL(LS_ERR_INPUT, "--model %s: BERT is not in this version", store->table->config.name);
 
     serial = calloc(1, sizeof *serial);
     if (serial == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a serial model");
@@ -85,6 +83,12 @@ void ls_serial_destroy(ls_serial **serial)
     free(gone->layers);
     free(gone);
     *serial = NULL;
+}
+
+void ls_serial_losses(const ls_serial *serial, ls_real *ret_token, ls_real *ret_order)
+{
+    *ret_token = serial->token_loss;
+    *ret_order = serial->order_loss;
 }
 
 const ls_real *ls_serial_logits(const ls_serial *serial)

@@ -14,18 +14,34 @@
 typedef struct ls_serial_layer {
     ls_real *x;             /* tokens x D: the layer's input                                  */
     ls_real *mean1, *rstd1; /* tokens: statistics of the first norm (RMSNorm has no mean)     */
-    ls_real *n1;            /* tokens x D: norm1(x)                                           */
+    ls_real *n1;            /* tokens x D: what attention reads: norm1(x), or x itself        */
     ls_real *q;             /* tokens x D: queries, head after head, turned by their position */
     ls_real *k, *v;         /* tokens x (Hkv dh)                                              */
     ls_real *P;             /* B x H x S x S: softmax(q k^T / sqrt(dh)), before its dropout   */
     ls_real *o;             /* tokens x D: the heads' outputs side by side                    */
-    ls_real *x1;            /* tokens x D: x + attention                                      */
+    ls_real *x1;            /* tokens x D: attention + x                                      */
     ls_real *mean2, *rstd2; /* tokens: statistics of the second norm                          */
-    ls_real *n2;            /* tokens x D: norm2(x1)                                          */
+    ls_real *n2;            /* tokens x D: what the MLP reads: norm2(x1), or norm1(x1)        */
+    ls_real *x2;            /* tokens x D: mlp + n2, norms behind the residual sums alone     */
     ls_real *gate;          /* tokens x F: n2 Wgate, SwiGLU alone                             */
     ls_real *h;             /* tokens x F: n2 W1 + b1, before the activation                  */
     ls_real *u;             /* tokens x F: after it                                           */
 } ls_serial_layer;
+
+/* A masked-token model's way to the vocabulary: serial_masked_head.c. */
+typedef struct ls_serial_masked_head {
+    ls_real *t, *u;       /* tokens x D: before and after the GELU        */
+    ls_real *mean, *rstd; /* tokens: statistics of its norm               */
+    ls_real *features;    /* tokens x D: norm(u)                          */
+} ls_serial_masked_head;
+
+/* The sentence-order head: serial_order_head.c. */
+typedef struct ls_serial_order_head {
+    ls_real *p;                 /* B x D: tanh of the pooler                    */
+    ls_real *z;                 /* B x 2: logits, then their gradient           */
+    ls_real *largest, *sum_exp; /* B: of each row of logits                     */
+    size_t valid;               /* labels that are not LS_IGNORE                */
+} ls_serial_order_head;
 
 struct ls_serial {
     ls_store *store; /* not owned */
@@ -47,16 +63,23 @@ struct ls_serial {
     ls_real *cosine, *sine; /* seq x dh/2 each: rotary models alone */
 
     /* The last forward pass. */
-    bool ready;     /* it went well, and no backward pass has used it up  */
-    ls_batch batch; /* its tokens and targets are copies                  */
-    ls_axis tokens; /* B granules of S (rule 9)                           */
+    bool ready;                /* it went well, and no backward pass has used it up  */
+    ls_batch batch;            /* its tokens and targets are copies                  */
+    ls_axis tokens;            /* B granules of S (rule 9)                           */
+    ls_axis sequences;         /* B granules of 1: one row per sequence              */
+    const unsigned char *seen; /* tokens: 0 where nobody attends to; NULL: all seen  */
+    ls_real *e;                /* tokens x D: the embedding before its norm          */
+    ls_real *mean_e, *rstd_e;  /* tokens: statistics of that norm                    */
     ls_serial_layer *layers;
     ls_real *x;                 /* tokens x D: output of the last layer               */
     ls_real *mean, *rstd;       /* tokens: statistics of the final norm               */
-    ls_real *xf;                /* tokens x D: final_norm(x)                          */
+    ls_real *xf;                /* tokens x D: final_norm(x), or x itself             */
     ls_real *z;                 /* tokens x Vp: logits, then their gradient           */
     ls_real *largest, *sum_exp; /* tokens: of each row of logits                      */
     size_t valid;               /* targets that are not LS_IGNORE                     */
+    ls_serial_masked_head masked;
+    ls_serial_order_head order;
+    ls_real token_loss, order_loss; /* what the loss is made of                       */
 };
 
 /* ---- a linear layer: serial_linear.c */
@@ -140,6 +163,29 @@ ls_status ls_serial_block_forward(const ls_serial *serial, size_t layer, ls_real
 #define ls_serial_block_backward LS_TYPED(ls_serial_block_backward)
 ls_status ls_serial_block_backward(const ls_serial *serial, size_t layer, ls_real *dx) LS_MUST_USE;
 
+/* serial_block_post.c. The same with the norms behind the residual sums. */
+#define ls_serial_block_post_forward LS_TYPED(ls_serial_block_post_forward)
+ls_status ls_serial_block_post_forward(const ls_serial *serial, size_t layer,
+                                       ls_real *y) LS_MUST_USE;
+#define ls_serial_block_post_backward LS_TYPED(ls_serial_block_post_backward)
+ls_status ls_serial_block_post_backward(const ls_serial *serial, size_t layer,
+                                        ls_real *dx) LS_MUST_USE;
+
+/* serial_masked_head.c. features of xf; dx, the gradient of xf, from dfeatures, which is
+ * overwritten. */
+#define ls_serial_masked_head_forward LS_TYPED(ls_serial_masked_head_forward)
+ls_status ls_serial_masked_head_forward(const ls_serial *serial) LS_MUST_USE;
+#define ls_serial_masked_head_backward LS_TYPED(ls_serial_masked_head_backward)
+ls_status ls_serial_masked_head_backward(const ls_serial *serial, ls_real *dx,
+                                         ls_real *dfeatures) LS_MUST_USE;
+
+/* serial_order_head.c. The loss of the labels; the backward pass adds to dx, the gradient of xf, at
+ * the first token of each sequence. */
+#define ls_serial_order_head_forward LS_TYPED(ls_serial_order_head_forward)
+ls_status ls_serial_order_head_forward(const ls_serial *serial, ls_real *ret_loss) LS_MUST_USE;
+#define ls_serial_order_head_backward LS_TYPED(ls_serial_order_head_backward)
+ls_status ls_serial_order_head_backward(const ls_serial *serial, ls_real *dx) LS_MUST_USE;
+
 /* serial_head.c. Final norm and logits z; dx, the gradient of the last layer's output, from dz. */
 #define ls_serial_head_forward LS_TYPED(ls_serial_head_forward)
 ls_status ls_serial_head_forward(const ls_serial *serial) LS_MUST_USE;
@@ -151,6 +197,11 @@ ls_status ls_serial_head_backward(const ls_serial *serial, ls_real *dx) LS_MUST_
 ls_status ls_serial_loss_forward(ls_serial *serial, ls_real *ret_loss) LS_MUST_USE;
 #define ls_serial_loss_backward LS_TYPED(ls_serial_loss_backward)
 void ls_serial_loss_backward(ls_serial *serial);
+
+/* serial_step.c. Sets the gradient of an untied parameter outside the layers to +0; nothing when
+ * the model has no such parameter. */
+#define ls_serial_zero_gradient LS_TYPED(ls_serial_zero_gradient)
+void ls_serial_zero_gradient(const ls_serial *serial, ls_role role);
 
 /* serial_activations.c. Checks a batch, copies it and makes room for what a forward pass keeps. */
 #define ls_serial_take_batch LS_TYPED(ls_serial_take_batch)

@@ -1,4 +1,4 @@
-/* activation.h - GELU in both forms, SwiGLU; elementwise, forward beside backward. */
+/* activation.h - GELU in both forms, SwiGLU, tanh; elementwise, forward beside backward. */
 #ifndef LS_KERNELS_ACTIVATION_H
 #define LS_KERNELS_ACTIVATION_H
 
@@ -40,6 +40,15 @@ LS_API void ls_gelu_erf_backward(ls_real *dx, const ls_real *dy, const ls_real *
 LS_API void ls_swiglu_forward(ls_real *y, const ls_real *gate, const ls_real *up, size_t n);
 LS_API void ls_swiglu_backward(ls_real *dgate, ls_real *dup, const ls_real *dy, const ls_real *gate,
                                const ls_real *up, size_t n);
+
+/* tanh, as in BERT's pooler. n values; y may be x, dx may be dy.
+ *
+ *     y  = tanh(x)
+ *     dx = dy (1 - y y)                  from the result y, not from x */
+#define ls_tanh_forward LS_TYPED(ls_tanh_forward)
+#define ls_tanh_backward LS_TYPED(ls_tanh_backward)
+LS_API void ls_tanh_forward(ls_real *y, const ls_real *x, size_t n);
+LS_API void ls_tanh_backward(ls_real *dx, const ls_real *dy, const ls_real *y, size_t n);
 
 LS_END_DECLS
 

@@ -29,13 +29,20 @@ LS_API ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_en
 LS_API void ls_serial_destroy(ls_serial **serial);
 
 /* Forward: *ret_loss = T over the tokens' losses by rule 9, divided once by the number of valid
- * targets (rule 15); 0 when there is none. The batch is the whole one (first is 0); its arrays are
+ * targets (rule 15); 0 when there is none. A model with sentence order adds the same over the
+ * sequences and their labels. The batch is the whole one (first is 0); its arrays are
  * copied. Keeps what the backward pass needs, in the room of the forward pass before. Errors:
- * LS_ERR_INPUT (a token or target outside the vocabulary, named by its place and value; S too
- * long; no sequence), LS_ERR_MEMORY; the store is as before. */
+ * LS_ERR_INPUT (a token or target outside the vocabulary, a token type, length or label that
+ * is none, named by its place and value; S too long; no sequence), LS_ERR_MEMORY; the store is as
+ * before. */
 #define ls_serial_forward LS_TYPED(ls_serial_forward)
 LS_API ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch,
                                    ls_real *ret_loss) LS_MUST_USE;
+
+/* What the loss of the last forward pass is made of: the mean over tokens, and in a model with
+ * sentence order the mean over labels (else 0). The loss is the first, + the second. */
+#define ls_serial_losses LS_TYPED(ls_serial_losses)
+LS_API void ls_serial_losses(const ls_serial *serial, ls_real *ret_token, ls_real *ret_order);
 
 /* The logits of the last forward pass, B x S x V padded (row stride = padded vocabulary, padded
  * columns 0); NULL before one and after its backward pass. Valid until the next call. */

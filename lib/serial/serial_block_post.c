@@ -1,0 +1,60 @@
+/* serial_block_post.c - one layer with its norms behind the residual sums, as BERT was published.
+ *
+ *     x1 = dropout(attention(x)) + x         n2 = norm1(x1)
+ *     x2 = dropout(mlp(n2)) + n2             y  = norm2(x2)
+ *
+ * What the blocks read is what the norm before gave: the layer's input x, and n2. Beside
+ * serial_block.c, where the norms stand in the branches. */
+#include "lockstep/kernels/elementwise.h"
+#include "serial/serial_parts.h"
+
+ls_status ls_serial_block_post_forward(const ls_serial *serial, size_t layer, ls_real *y)
+{
+    ls_status status = LS_OK;
+    const ls_serial_layer *act = &serial->layers[layer];
+    const size_t n = ls_axis_extent(serial->tokens) * serial->config->d_model;
+
+    LS_TRY(ls_serial_attention_forward(serial, layer, act->x1));
+    ls_serial_dropout(serial, act->x1, act->x1, LS_RANDOM_DROPOUT_ATTN_OUT, layer);
+    ls_add(act->x1, act->x1, act->x, n);
+    ls_serial_norm_forward(serial, LS_NORM1_SCALE, LS_NORM1_SHIFT, layer, act->n2, act->mean1,
+                           act->rstd1, act->x1);
+
+    LS_TRY(ls_serial_mlp_forward(serial, layer, act->x2));
+    ls_serial_dropout(serial, act->x2, act->x2, LS_RANDOM_DROPOUT_MLP, layer);
+    ls_add(act->x2, act->x2, act->n2, n);
+    ls_serial_norm_forward(serial, LS_NORM2_SCALE, LS_NORM2_SHIFT, layer, y, act->mean2, act->rstd2,
+                           act->x2);
+exit:
+    return status;
+}
+
+ls_status ls_serial_block_post_backward(const ls_serial *serial, size_t layer, ls_real *dx)
+{
+    ls_status status = LS_OK;
+    const ls_serial_layer *act = &serial->layers[layer];
+    const size_t n = ls_axis_extent(serial->tokens) * serial->config->d_model;
+    const size_t mark = ls_arena_mark(serial->temporary);
+    ls_real *branch = NULL, *through = NULL; /* gradients of a branch's end and of its beginning */
+    LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof *branch, &branch));
+    LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof *through, &through));
+
+    /* y = norm2(x2) */
+    ls_serial_norm_backward(serial, LS_NORM2_SCALE, LS_NORM2_SHIFT, layer, dx, dx, act->x2,
+                            act->mean2, act->rstd2);
+    /* x2 = dropout(mlp(n2)) + n2: what came through the branch, + what came beside it */
+    ls_serial_dropout(serial, branch, dx, LS_RANDOM_DROPOUT_MLP, layer);
+    LS_TRY(ls_serial_mlp_backward(serial, layer, through, branch));
+    ls_add(dx, through, dx, n);
+
+    /* n2 = norm1(x1) */
+    ls_serial_norm_backward(serial, LS_NORM1_SCALE, LS_NORM1_SHIFT, layer, dx, dx, act->x1,
+                            act->mean1, act->rstd1);
+    /* x1 = dropout(attention(x)) + x */
+    ls_serial_dropout(serial, branch, dx, LS_RANDOM_DROPOUT_ATTN_OUT, layer);
+    LS_TRY(ls_serial_attention_backward(serial, layer, through, branch));
+    ls_add(dx, through, dx, n);
+exit:
+    ls_arena_release(serial->temporary, mark);
+    return status;
+}
