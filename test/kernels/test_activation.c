@@ -1,4 +1,4 @@
-/* test_activation.c - GELU in both forms, SwiGLU. */
+/* test_activation.c - GELU in both forms, SwiGLU, tanh. */
 #include "kernels/kernel_test.h"
 
 #include "lockstep/kernels/activation.h"
@@ -60,6 +60,13 @@ START_TEST(operations_in_the_stated_order)
         ck_assert(same_value(dup[i], dy[i] * (sigmoid == 0 ? NEG_ZERO : silu)));
         ck_assert(same_value(dx[i], (dy[i] * up[i]) * (sigmoid + through)));
     }
+
+    ls_tanh_forward(y, x, GRID);
+    ls_tanh_backward(dx, dy, y, GRID);
+    for (size_t i = 0; i < GRID; i++) {
+        ck_assert(same_value(y[i], ls_tanh(x[i])));
+        ck_assert(same_value(dx[i], dy[i] * (1 - y[i] * y[i])));
+    }
 }
 END_TEST
 
@@ -70,7 +77,8 @@ START_TEST(elements_do_not_know_each_other)
     for (size_t k = 0; k < COUNT(sizes); k++) {
         const size_t n = sizes[k];
         ls_real *x = noise(n, 3), *dy = noise(n, 4), *up = noise(n, 5);
-        ls_real *y[3] = {fresh(n), fresh(n), fresh(n)}, *dx[3] = {fresh(n), fresh(n), fresh(n)};
+        ls_real *y[4] = {fresh(n), fresh(n), fresh(n), fresh(n)};
+        ls_real *dx[4] = {fresh(n), fresh(n), fresh(n), fresh(n)};
         ls_real *dup = fresh(n), one[1], two[1];
         for (int twice = 0; twice < 2; twice++) {
             ls_gelu_tanh_forward(y[0], x, n);
@@ -79,6 +87,8 @@ START_TEST(elements_do_not_know_each_other)
             ls_gelu_erf_backward(dx[1], dy, x, n);
             ls_swiglu_forward(y[2], x, up, n);
             ls_swiglu_backward(dx[2], dup, dy, x, up, n);
+            ls_tanh_forward(y[3], x, n);
+            ls_tanh_backward(dx[3], dy, y[3], n);
             for (size_t i = 0; i < n; i++) {
                 ls_gelu_tanh_forward(one, x + i, 1);
                 ck_assert(same_value(one[0], y[0][i]));
@@ -92,6 +102,10 @@ START_TEST(elements_do_not_know_each_other)
                 ck_assert(same_value(one[0], y[2][i]));
                 ls_swiglu_backward(one, two, dy + i, x + i, up + i, 1);
                 ck_assert(same_value(one[0], dx[2][i]) && same_value(two[0], dup[i]));
+                ls_tanh_forward(one, x + i, 1);
+                ck_assert(same_value(one[0], y[3][i]));
+                ls_tanh_backward(two, dy + i, one, 1);
+                ck_assert(same_value(two[0], dx[3][i]));
             }
         }
         ls_real *in = copy_of(x, n);
@@ -112,6 +126,12 @@ START_TEST(elements_do_not_know_each_other)
         in = copy_of(x, n);
         ls_swiglu_forward(in, in, up, n);
         ck_assert(same(in, y[2], n));
+        in = copy_of(x, n);
+        ls_tanh_forward(in, in, n);
+        ck_assert(same(in, y[3], n));
+        in = copy_of(dy, n);
+        ls_tanh_backward(in, in, y[3], n);
+        ck_assert(same(in, dx[3], n));
     }
 }
 END_TEST
@@ -125,7 +145,7 @@ static long double phi(long double x)
  */
 START_TEST(distance_to_truth)
 {
-    static long double fwd[3][GRID], back[3][GRID];
+    static long double fwd[4][GRID], back[4][GRID];
     const long double c = sqrtl(2 / acosl(-1.0L));
     ls_real *x = grid(), *y = fresh(GRID), *dx = fresh(GRID), *one = fresh(GRID),
             *dup = fresh(GRID);
@@ -139,6 +159,8 @@ START_TEST(distance_to_truth)
         back[1][i] = 0.5L * (1 + e) + v * phi(v);
         fwd[2][i] = v * s;
         back[2][i] = s * (1 + v * (1 - s));
+        fwd[3][i] = tanhl(v);
+        back[3][i] = 1 - fwd[3][i] * fwd[3][i];
         one[i] = 1;
     }
     for (size_t i = 0; i < GRID; i++) {
@@ -162,6 +184,11 @@ START_TEST(distance_to_truth)
         ck_assert(within(dup + i, f, 1, 4 * EPSILON * (double)fabsl(*f)));
         ck_assert(within(dx + i, b, 1,
                          3 * EPSILON * (size * exp(-fabs((double)x[i])) + fabs((double)*b))));
+        f = fwd[3] + i, b = back[3] + i;
+        ls_tanh_forward(y + i, x + i, 1);
+        ls_tanh_backward(dx + i, one + i, y + i, 1);
+        ck_assert(within(y + i, f, 1, EPSILON * (double)fabsl(*f)));
+        ck_assert(within(dx + i, b, 1, 3 * EPSILON)); /* what 1 is large against is lost */
     }
 }
 END_TEST
@@ -185,6 +212,11 @@ START_TEST(known_values)
     ck_assert(y[0] == 0 && near(y[1], 2 * 0.7310585786300049, 4e-7));
     ls_swiglu_backward(dx, dup, dy, x, up, 4);
     ck_assert(dx[0] == 3 && dup[0] == 0);
+    ls_tanh_forward(y, x, 4);
+    ck_assert(same_value(y[0], POS_ZERO) && same_value(y[3], NEG_ZERO) && y[2] == -y[1]);
+    ck_assert(near(y[1], 0.76159415595576489, 1e-7));
+    ls_tanh_backward(dx, dy, y, 4);
+    ck_assert(dx[0] == 3 && near(dx[1], 3 * 0.41997434161402607, 1e-6) && dx[2] == dx[1]);
 }
 END_TEST
 
@@ -212,7 +244,10 @@ START_TEST(far_from_zero)
         ck_assert(dx[0] == 0);
         ls_gelu_erf_backward(dx, d, neg, 1);
         ck_assert(dx[0] == 0 || fabs((double)dx[0]) < 1e-190); /* exp(-450) in binary64 */
-        if (k == 0) continue;                                  /* exp(-30) is not yet nothing */
+        ls_tanh_forward(y, neg, 1);
+        ls_tanh_backward(dx, d, y, 1);
+        ck_assert(y[0] == -1 && same_value(dx[0], POS_ZERO));
+        if (k == 0) continue; /* exp(-30) is not yet nothing */
         ls_swiglu_forward(y, pos, up, 1);
         ck_assert(y[0] == far[k]);
         ls_swiglu_backward(dx, dup, d, pos, up, 1);
@@ -252,6 +287,10 @@ START_TEST(nan_stays)
     ck_assert(isnan(y[0]));
     ls_swiglu_forward(y, x, d, 1);
     ck_assert(isnan(y[0]));
+    ls_tanh_forward(y, x, 1);
+    ck_assert(isnan(y[0]));
+    ls_tanh_backward(y, d, y, 1);
+    ck_assert(isnan(y[0]));
     ls_gelu_tanh_backward(y, d, x, 1);
     ck_assert(isnan(y[0]));
     ls_gelu_erf_backward(y, d, x, 1);
@@ -275,6 +314,7 @@ static double activation_objective(void *context)
     if (a->which == 0) ls_gelu_tanh_forward(a->y, a->x, FEW);
     if (a->which == 1) ls_gelu_erf_forward(a->y, a->x, FEW);
     if (a->which == 2) ls_swiglu_forward(a->y, a->x, a->up, FEW);
+    if (a->which == 3) ls_tanh_forward(a->y, a->x, FEW);
     return weighted_sum(a->dy, a->y, FEW);
 }
 
@@ -292,6 +332,10 @@ START_TEST(gradients)
     ls_swiglu_backward(dx, dup, a.dy, a.x, a.up, FEW);
     check_gradient(activation_objective, &a, a.x, dx, FEW, "dgate");
     check_gradient(activation_objective, &a, a.up, dup, FEW, "dup");
+    a.which = 3;
+    ls_tanh_forward(a.y, a.x, FEW);
+    ls_tanh_backward(dx, a.dy, a.y, FEW);
+    check_gradient(activation_objective, &a, a.x, dx, FEW, "tanh");
 }
 END_TEST
 #endif

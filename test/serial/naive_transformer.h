@@ -112,7 +112,10 @@ static inline double *naive_attention(const naive *f, const double *x, size_t la
     for (size_t b = 0; b < f->batch->B; b++)
         for (size_t h = 0; h < H; h++)
             for (size_t i = 0; i < S; i++) {
-                const size_t seen = f->c->causal ? i + 1 : S, kv = h / (H / Hkv);
+                const size_t kv = h / (H / Hkv);
+                const size_t length = f->batch->lengths ? (size_t)f->batch->lengths[b] : S;
+                size_t seen = f->c->causal ? i + 1 : S;
+                if (seen > length) seen = length; /* nobody attends to padding */
                 double sum = 0;
                 for (size_t j = 0; j < seen; j++) {
                     double score = 0;
@@ -184,6 +187,60 @@ static inline double naive_loss(const naive *f, const double *logits)
     return valid > 0 ? total / valid : 0;
 }
 
+/* x = norm(x). */
+static inline void naive_renorm(const naive *f, double *x, ls_role scale, size_t layer)
+{
+    double *y = naive_norm(f, x, scale, layer);
+    memcpy(x, y, f->n * f->c->d_model * sizeof *x);
+    free(y);
+}
+
+/* A layer; the norms before the blocks or behind the sums. */
+static inline void naive_layer(const naive *f, double *x, size_t l)
+{
+    if (f->c->norm_place == LS_NORM_POST) {
+        naive_residual(f, x, naive_attention(f, x, l), LS_RANDOM_DROPOUT_ATTN_OUT, l);
+        naive_renorm(f, x, LS_NORM1_SCALE, l);
+        naive_residual(f, x, naive_mlp(f, x, l), LS_RANDOM_DROPOUT_MLP, l);
+        naive_renorm(f, x, LS_NORM2_SCALE, l);
+        return;
+    }
+    double *n1 = naive_norm(f, x, LS_NORM1_SCALE, l);
+    naive_residual(f, x, naive_attention(f, n1, l), LS_RANDOM_DROPOUT_ATTN_OUT, l);
+    double *n2 = naive_norm(f, x, LS_NORM2_SCALE, l);
+    naive_residual(f, x, naive_mlp(f, n2, l), LS_RANDOM_DROPOUT_MLP, l);
+    free(n1), free(n2);
+}
+
+/* Sentence order: mean over the labelled sequences of - log softmax of two logits. */
+static inline double naive_order_loss(const naive *f, const double *x)
+{
+    const size_t D = f->c->d_model, S = f->batch->S;
+    const double *W = naive_param(f, LS_ORDER_WEIGHT, 0), *bias = naive_param(f, LS_ORDER_BIAS, 0);
+    double *pooled = naive_linear(f, x, LS_POOLER_WEIGHT, 0, D, D);
+    double total = 0, valid = 0;
+    for (size_t b = 0; f->batch->order && b < f->batch->B; b++) {
+        double z[2] = {bias ? bias[0] : 0, bias ? bias[1] : 0};
+        if (f->batch->order[b] == LS_IGNORE) continue;
+        for (size_t d = 0; d < D; d++) /* the first token alone */
+            for (int c = 0; c < 2; c++) z[c] += tanh(pooled[b * S * D + d]) * W[2 * d + (size_t)c];
+        total -= z[f->batch->order[b]] - log(exp(z[0]) + exp(z[1]));
+        valid++;
+    }
+    free(pooled);
+    return valid > 0 ? total / valid : 0;
+}
+
+/* The masked-token head's features, in place. */
+static inline void naive_features(const naive *f, double *x)
+{
+    const size_t D = f->c->d_model;
+    double *t = naive_linear(f, x, LS_MASKED_DENSE_WEIGHT, 0, D, D);
+    for (size_t i = 0; i < f->n * D; i++) x[i] = 0.5 * t[i] * (1 + erf(t[i] / sqrt(2.0)));
+    naive_renorm(f, x, LS_MASKED_NORM_SCALE, 0);
+    free(t);
+}
+
 /* The loss; logits: tokens x V. */
 static inline double naive_forward(const ls_param_table *table, const double *values,
                                    const ls_batch *batch, double *logits)
@@ -193,30 +250,32 @@ static inline double naive_forward(const ls_param_table *table, const double *va
     const size_t D = c->d_model;
     const double *token = naive_param(&f, LS_TOKEN_EMBEDDING, 0);
     const double *position = naive_param(&f, LS_POSITION_EMBEDDING, 0);
+    const double *type = naive_param(&f, LS_TYPE_EMBEDDING, 0);
+    const double *word_bias = naive_param(&f, LS_VOCAB_BIAS, 0);
     const double *head = c->tied ? token : naive_param(&f, LS_HEAD_WEIGHT, 0);
     double *x = naive_array(f.n * D);
     for (size_t i = 0; i < f.n * D; i++) {
         size_t t = i / D;
         double e = token[(size_t)batch->tokens[t] * D + i % D];
         if (position) e += position[t % batch->S * D + i % D];
-        x[i] = naive_dropped(&f, e, LS_RANDOM_DROPOUT_EMBEDDING, 0, i);
+        if (type) e += type[(batch->segments ? (size_t)batch->segments[t] : 0) * D + i % D];
+        x[i] = e;
     }
-    for (size_t l = 0; l < c->layers; l++) {
-        double *n1 = naive_norm(&f, x, LS_NORM1_SCALE, l);
-        naive_residual(&f, x, naive_attention(&f, n1, l), LS_RANDOM_DROPOUT_ATTN_OUT, l);
-        double *n2 = naive_norm(&f, x, LS_NORM2_SCALE, l);
-        naive_residual(&f, x, naive_mlp(&f, n2, l), LS_RANDOM_DROPOUT_MLP, l);
-        free(n1), free(n2);
-    }
-    double *xf = naive_norm(&f, x, LS_FINAL_NORM_SCALE, 0);
+    if (c->embedding_norm) naive_renorm(&f, x, LS_EMBEDDING_NORM_SCALE, 0);
+    for (size_t i = 0; i < f.n * D; i++)
+        x[i] = naive_dropped(&f, x[i], LS_RANDOM_DROPOUT_EMBEDDING, 0, i);
+    for (size_t l = 0; l < c->layers; l++) naive_layer(&f, x, l);
+    if (c->norm_place == LS_NORM_PRE) naive_renorm(&f, x, LS_FINAL_NORM_SCALE, 0);
+    double order = c->sentence_order ? naive_order_loss(&f, x) : 0;
+    if (c->objective == LS_MASKED_TOKEN) naive_features(&f, x);
     for (size_t t = 0; t < f.n; t++)
         for (size_t v = 0; v < c->vocab; v++) {
-            logits[t * c->vocab + v] = 0;
+            logits[t * c->vocab + v] = word_bias ? word_bias[v] : 0;
             for (size_t d = 0; d < D; d++)
-                logits[t * c->vocab + v] += xf[t * D + d] * head[v * D + d];
+                logits[t * c->vocab + v] += x[t * D + d] * head[v * D + d];
         }
-    free(x), free(xf);
-    return naive_loss(&f, logits);
+    free(x);
+    return naive_loss(&f, logits) + order;
 }
 
 #endif

@@ -58,13 +58,48 @@ static inline ls_config tiny_llama(const char *name)
     return config;
 }
 
-enum { N_TINY = 9 };
+static inline ls_config tiny_bert(const char *name, ls_norm_place place)
+{
+    ls_config config = tiny_base(name);
+    config.activation = LS_GELU_ERF;
+    config.causal = false;
+    config.objective = LS_MASKED_TOKEN;
+    config.token_types = 3;
+    config.sentence_order = true;
+    ls_config_place_norms(&config, place);
+    return config;
+}
 
-/* Model number i of N_TINY. */
+/* The first N_TINY are GPTs; then come BERTs, and a GPT with its norms behind the residual sums. */
+enum { N_TINY = 9, N_TINY_SERIAL = 14 };
+
+/* Model number i of N_TINY_SERIAL. */
 static inline ls_config tiny_config(size_t i)
 {
     ls_config config;
     switch (i) {
+    case 9: /* as published */
+        return tiny_bert("bert", LS_NORM_POST);
+    case 10: /* Megatron-LM's rearrangement */
+        return tiny_bert("bert-pre", LS_NORM_PRE);
+    case 11: /* BERT's heads and norm places with everything else Llama's */
+        config = tiny_llama("bert-llama");
+        config.objective = LS_MASKED_TOKEN;
+        config.sentence_order = true;
+        config.causal = false;
+        config.label_smoothing = 0.1;
+        ls_config_place_norms(&config, LS_NORM_POST);
+        return config;
+    case 12: /* one loss; a norm after the embedding and one at the end */
+        config = tiny_bert("bert-one-loss", LS_NORM_PRE);
+        config.sentence_order = false;
+        config.embedding_norm = true;
+        config.kv_heads = 2;
+        return config;
+    case 13:
+        config = tiny_base("gpt-post");
+        config.norm_place = LS_NORM_POST;
+        return config;
     case 0: /* GPT-2's choices */
         return tiny_base("gpt2");
     case 1: /* the exact GELU, every token sees every token, untied */
@@ -114,6 +149,7 @@ static inline ls_config tiny_config(size_t i)
 
 typedef struct tiny_ids {
     int32_t tokens[TINY_TOKENS], targets[TINY_TOKENS];
+    int32_t segments[TINY_TOKENS], lengths[TINY_B], order[TINY_B]; /* masked-token models */
 } tiny_ids;
 
 /* Noise for tokens and targets; every seventh target is ignored, and all of the last sequence but
@@ -135,6 +171,31 @@ static inline ls_batch tiny_batch(tiny_ids *ids, size_t vocab)
                       .step = 5,
                       .dropout = true};
     return batch;
+}
+
+/* The batch as it is, and what a masked-token model reads beside it: token types, padding after 5,
+ * 3, 4 and 1 tokens, one label unknown. */
+static inline ls_batch tiny_batch_of(tiny_ids *ids, const ls_config *config)
+{
+    static const int32_t lengths[TINY_B] = {5, 3, 4, 1}, order[TINY_B] = {1, 0, LS_IGNORE, 0};
+    ls_batch batch = tiny_batch(ids, config->vocab);
+    if (config->objective != LS_MASKED_TOKEN) return batch;
+    for (size_t t = 0; t < TINY_TOKENS; t++) ids->segments[t] = (int32_t)(t * t / 3 % 3);
+    memcpy(ids->lengths, lengths, sizeof lengths);
+    memcpy(ids->order, order, sizeof order);
+    batch.segments = ids->segments;
+    batch.lengths = ids->lengths;
+    batch.order = ids->order;
+    return batch;
+}
+
+/* B sequences of S tokens out of the same arrays. */
+static inline void tiny_shape(ls_batch *batch, tiny_ids *ids, size_t B, size_t S)
+{
+    batch->B = B;
+    batch->S = S;
+    for (size_t b = 0; batch->lengths && b < B; b++)
+        if (ids->lengths[b] > (int32_t)S) ids->lengths[b] = (int32_t)S;
 }
 
 /* ---- a model with its memory ---- */

@@ -40,18 +40,17 @@ START_TEST(every_model)
     ls_config config = tiny_config((size_t)_i);
     for (size_t e = 0; e < sizeof engines / sizeof engines[0]; e++) {
         fixture f = fixture_create(&config, engines[e]);
-        ls_batch batch = tiny_batch(&ids, config.vocab);
+        ls_batch batch = tiny_batch_of(&ids, &config);
         check_forward(&f, &batch);
         batch.dropout = false; /* evaluation */
         check_forward(&f, &batch);
-        batch.B = 3; /* other shapes in the same memory: smaller, one token, larger again */
-        batch.S = 4;
+        /* other shapes in the same memory: smaller, one token, larger again */
+        tiny_shape(&batch, &ids, 3, 4);
         batch.dropout = true;
         check_forward(&f, &batch);
-        batch.B = batch.S = 1;
+        tiny_shape(&batch, &ids, 1, 1);
         check_forward(&f, &batch);
-        batch.B = 2;
-        batch.S = config.seq;
+        tiny_shape(&batch, &ids, 2, config.seq);
         check_forward(&f, &batch);
         fixture_destroy(&f);
     }
@@ -64,7 +63,7 @@ Suite *suite(void)
     Suite *s = suite_create("serial_forward");
     TCase *tc = tcase_create("serial_forward");
     tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, every_model, 0, N_TINY);
+    tcase_add_loop_test(tc, every_model, 0, N_TINY_SERIAL);
     suite_add_tcase(s, tc);
     return s;
 }

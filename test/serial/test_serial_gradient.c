@@ -55,7 +55,7 @@ START_TEST(every_parameter)
     tiny_ids ids;
     ls_config config = tiny_config((size_t)_i);
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
-    ls_batch batch = tiny_batch(&ids, config.vocab);
+    ls_batch batch = tiny_batch_of(&ids, &config);
     (void)fixture_gradients(&f, &batch);
     for (size_t i = 0; i < f.table->count; i++) check_parameter(&f, &batch, i);
     fixture_destroy(&f);
@@ -68,7 +68,7 @@ Suite *suite(void)
     Suite *s = suite_create("serial_gradient");
     TCase *tc = tcase_create("serial_gradient");
     tcase_set_timeout(tc, 240);
-    tcase_add_loop_test(tc, every_parameter, 0, N_TINY);
+    tcase_add_loop_test(tc, every_parameter, 0, N_TINY_SERIAL);
     suite_add_tcase(s, tc);
     return s;
 }

@@ -49,7 +49,7 @@ START_TEST(three_steps_twice)
     ls_config config = tiny_config((size_t)_i);
     for (size_t e = 0; e < sizeof engines / sizeof engines[0]; e++) {
         fixture f = fixture_create(&config, engines[e]), g = fixture_create(&config, engines[e]);
-        ls_batch batch = tiny_batch(&ids, config.vocab), other = batch;
+        ls_batch batch = tiny_batch_of(&ids, &config), other = batch;
         other.B = 2;
         other.S = config.seq;
         (void)fixture_gradients(&g, &other);
@@ -162,7 +162,7 @@ START_TEST(clipping_scales_the_whole_gradient)
     tiny_ids ids;
     ls_config config = tiny_config((size_t)_i);
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
-    ls_batch batch = tiny_batch(&ids, config.vocab);
+    ls_batch batch = tiny_batch_of(&ids, &config);
     ls_update update = adamw;
     update.t = 1;
     (void)fixture_gradients(&f, &batch);
@@ -229,10 +229,10 @@ START_TEST(a_batch_is_learnt_by_heart)
     config.label_smoothing = 0;
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
     ls_store_init(f.store, 7); /* as training begins, not noise */
-    ls_batch batch = tiny_batch(&ids, config.vocab);
+    ls_batch batch = tiny_batch_of(&ids, &config);
     batch.dropout = false;
     double first = (double)train(&f, &batch, 1, 1), last = first;
-    ck_assert(fabs(first - log(13)) < 0.2);
+    ck_assert(fabs(first - log(config.sentence_order ? 26 : 13)) < 0.2);
     for (uint64_t t = 2; t <= 30; t++) last = (double)train(&f, &batch, t, 1);
     ck_assert_msg(last < 0.75 * first, "%s: %g to %g", config.name, first, last);
     fixture_destroy(&f);
@@ -248,16 +248,22 @@ START_TEST(memory_is_accounted_for)
     tiny_ids ids;
     ls_config config = tiny_config((size_t)_i);
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
-    ls_batch batch = tiny_batch(&ids, config.vocab);
+    ls_batch batch = tiny_batch_of(&ids, &config);
     const size_t n = TINY_TOKENS, D = config.d_model, F = config.d_ff, dh = D / config.heads;
     const size_t kv = config.kv_heads * dh, Vp = ls_axis_extent(ls_config_vocab_axis(&config));
     const size_t mean = config.norm == LS_LAYER_NORM, gate = config.activation == LS_SWIGLU;
     const size_t scores = TINY_B * config.heads * TINY_S * TINY_S;
     const size_t layer = n * (6 * D + 2 * kv + (2 + gate) * F + 2 + 2 * mean) + scores;
-    const size_t ends = n * (2 * D + Vp + 3 + mean);
+    const size_t norm = n * (D + 1 + mean); /* what a norm at the ends keeps */
+    const bool masked = config.objective == LS_MASKED_TOKEN, order = config.sentence_order;
+    const size_t ends = n * (D + Vp + 2) + (config.norm_place == LS_NORM_PRE ? norm : 0) +
+                        (config.embedding_norm ? norm : 0) + (masked ? 2 * n * D + norm : 0) +
+                        (order ? TINY_B * (D + 4) : 0);
     const size_t tables = config.position == LS_ROTARY ? config.seq * (dh / 2) * 2 : 0;
-    const size_t expected =
-        (config.layers * layer + ends + tables) * sizeof(ls_real) + 2 * n * sizeof(int32_t);
+    const size_t expected = (config.layers * layer + ends + tables) * sizeof(ls_real) +
+                            2 * n * sizeof(int32_t) +
+                            (config.token_types > 0 ? n * sizeof(int32_t) : 0) +
+                            (order ? TINY_B * sizeof(int32_t) : 0) + (masked ? n : 0);
     size_t peak = 0;
     ck_assert_uint_eq(ls_memory_bytes(f.memory, LS_MEM_ACTIVATIONS), tables * sizeof(ls_real));
     for (uint64_t t = 1; t <= 3; t++) {
@@ -324,14 +330,14 @@ Suite *suite(void)
     Suite *s = suite_create("serial_step");
     TCase *tc = tcase_create("serial_step");
     tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, three_steps_twice, 0, N_TINY);
+    tcase_add_loop_test(tc, three_steps_twice, 0, N_TINY_SERIAL);
     tcase_add_test(tc, dropout_follows_seed_and_step);
     tcase_add_test(tc, tied_uses_are_added);
     tcase_add_test(tc, row_first_differs_in_rounding_alone);
-    tcase_add_loop_test(tc, clipping_scales_the_whole_gradient, 0, N_TINY);
+    tcase_add_loop_test(tc, clipping_scales_the_whole_gradient, 0, N_TINY_SERIAL);
     tcase_add_loop_test(tc, update_is_the_optimizers, 0, 2);
-    tcase_add_loop_test(tc, a_batch_is_learnt_by_heart, 0, N_TINY);
-    tcase_add_loop_test(tc, memory_is_accounted_for, 0, N_TINY);
+    tcase_add_loop_test(tc, a_batch_is_learnt_by_heart, 0, N_TINY_SERIAL);
+    tcase_add_loop_test(tc, memory_is_accounted_for, 0, N_TINY_SERIAL);
     tcase_add_test(tc, backward_once);
     tcase_add_test(tc, a_partial_store_is_refused);
     suite_add_tcase(s, tc);

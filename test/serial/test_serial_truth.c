@@ -139,7 +139,7 @@ START_TEST(tiny_models)
 {
     tiny_ids ids;
     ls_config config = tiny_config((size_t)_i);
-    ls_batch batch = tiny_batch(&ids, config.vocab);
+    ls_batch batch = tiny_batch_of(&ids, &config);
     check_model(&config, &batch, &tiny);
 }
 END_TEST
@@ -147,16 +147,19 @@ END_TEST
 /* Real sizes: S 24, D 48, 12 heads, a vocabulary of bytes. */
 START_TEST(nano_models)
 {
-    static const char *const names[] = {"gpt2-nano", "llama-nano"};
+    static const char *const names[] = {"gpt2-nano", "llama-nano", "bert-nano", "bert-nano"};
     enum { B = 3, S = 24, N = B * S };
-    int32_t tokens[N], targets[N];
+    static const int32_t lengths[B] = {24, 7, 15}, order[B] = {0, 1, 1};
+    int32_t tokens[N], targets[N], segments[N];
     uint64_t state = 5;
     ls_config config;
     ck_assert_int_eq(ls_config_named(names[_i], &config), LS_OK);
     config.dropout = 0.1;
+    if (_i == 3) ls_config_place_norms(&config, LS_NORM_PRE);
     for (size_t t = 0; t < N; t++) {
         tokens[t] = (int32_t)(fabs((double)reference_noise(&state)) * 1e4) % 256;
         targets[t] = t % 10 == 9 ? LS_IGNORE : tokens[t] ^ 1;
+        segments[t] = t % S > 5;
     }
     ls_batch batch = {.B = B,
                       .S = S,
@@ -165,6 +168,7 @@ START_TEST(nano_models)
                       .seed = 3,
                       .step = 1,
                       .dropout = true};
+    if (_i >= 2) batch.segments = segments, batch.lengths = lengths, batch.order = order;
     check_model(&config, &batch, &nano);
 }
 END_TEST
@@ -175,8 +179,8 @@ Suite *suite(void)
     Suite *s = suite_create("serial_truth");
     TCase *tc = tcase_create("serial_truth");
     tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, tiny_models, 0, N_TINY);
-    tcase_add_loop_test(tc, nano_models, 0, 2);
+    tcase_add_loop_test(tc, tiny_models, 0, N_TINY_SERIAL);
+    tcase_add_loop_test(tc, nano_models, 0, 4);
     suite_add_tcase(s, tc);
     return s;
 }
