@@ -123,7 +123,8 @@ START_TEST(nothing_but_padding)
 }
 END_TEST
 
-/* No lengths are full lengths, no types are type 0: the same bits. */
+/* No lengths are full lengths, no types are type 0: the same bits. Rows of types that no token has
+ * get exactly +0. */
 START_TEST(what_is_not_given)
 {
     tiny_ids ids;
@@ -140,6 +141,9 @@ START_TEST(what_is_not_given)
     ck_assert(same_bits(fixture_gradients(&f, &bare), loss));
     ls_real *found = fixture_copy_gradients(&f, &n);
     ck_assert(memcmp(found, expected, n * sizeof *found) == 0);
+    const ls_slot *type = ls_store_slot(f.store, LS_TYPE_EMBEDDING, 0);
+    for (size_t e = 0; e < type->rows * type->cols; e++)
+        ck_assert(e < type->cols ? type->grad[0][e] != 0 : same_bits(type->grad[0][e], (ls_real)0));
     free(found);
     free(expected);
     fixture_destroy(&f);
