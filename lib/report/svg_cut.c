@@ -12,15 +12,17 @@ enum { LOWEST = 13, HIGHEST = 64, KEY = 24, KEY_RANKS = 16 };
 
 /* Parts of a transformer in the order of its forward pass, and what crosses ranks there. */
 static const struct {
-    ls_role first, last;
+    ls_stage_rule stage;
+    ls_role first, last; /* inside a layer */
     const char *title;
 } parts[] = {
-    {LS_TOKEN_EMBEDDING, LS_POSITION_EMBEDDING,
+    {LS_STAGE_FIRST, LS_ROLES, LS_ROLES,
      "Embedding: each rank looks up its own rows, the sum goes to all"},
-    {LS_NORM1_SCALE, LS_ATTN_OUT_BIAS,
+    {LS_STAGE_LAYER, LS_NORM1_SCALE, LS_ATTN_OUT_BIAS,
      "Attention, layer 0: f before query, key and value; g after the output projection"},
-    {LS_NORM2_SCALE, LS_MLP_DOWN_BIAS, "MLP, layer 0: f before the first matrix, g after the last"},
-    {LS_FINAL_NORM_SCALE, LS_HEAD_WEIGHT,
+    {LS_STAGE_LAYER, LS_NORM2_SCALE, LS_MLP_DOWN_BIAS,
+     "MLP, layer 0: f before the first matrix, g after the last"},
+    {LS_STAGE_LAST, LS_ROLES, LS_ROLES,
      "Head: each rank has the logits of its own rows of the vocabulary"},
 };
 
@@ -147,7 +149,9 @@ static double draw_param(FILE *file, const ls_param_table *table, const ls_param
 /* Whether a parameter is drawn in part p. */
 static bool belongs(const ls_param *param, size_t p)
 {
-    return param->layer == 0 && param->role >= parts[p].first && param->role <= parts[p].last;
+    if (param->stage != parts[p].stage || param->layer != 0) return false;
+    return param->stage != LS_STAGE_LAYER ||
+           (param->role >= parts[p].first && param->role <= parts[p].last);
 }
 
 ls_status ls_svg_cut(FILE *file, const ls_param_table *table, const ls_layout *layout)

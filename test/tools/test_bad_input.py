@@ -88,6 +88,9 @@ def models_and_layouts(program, checks):
              "parameters"),
             (["--layers", "100", "--d-model", "49152", "--heads", "96"], "parameters", "machine"),
             (["--batch", "1048576", "--seq", "1048576"], "--batch 1048576"),
+            (["--norm", "middle"], "--norm middle", "pre or post"),
+            (["--model", "bert-nano", "--serial", "--seq", "4"], "--seq 4", "at least 5"),
+            (["--model", "bert-nano", "--serial", "--vocab", "256"], "--vocab 256", "260"),
             (["--dropout", "1"], "--dropout 1")):
         refused(program, checks, ["train", "--steps", "1", *words], *names)
     refused(program, checks, ["verify", "--model", "gpt2-124m", "--steps", "100000"],

@@ -56,6 +56,33 @@ def digests(program, checks):
         checks.that(p.digest(program.run(*base, *other)) != expected, f"{other} changes nothing")
 
 
+def bert(program, checks):
+    """Hidden bytes of a text are learnt, with the norms in either place."""
+    base = ["train", "--text", "text.txt", "--model", "bert-nano", "--serial"]
+    seen = set()
+    for place in ([], ["--norm", "pre"]):
+        done = program.run(*base, *place, "--steps", "60", "--lr", "3e-3")
+        losses = [float(loss) for loss in re.findall(r"loss (\S+)", done.out)]
+        # At first every byte is as likely as any other: log(260) + log(2).
+        checks.that(done.status == 0 and len(losses) == 60 and abs(losses[0] - 6.254) < 0.3 and
+                    losses[-1] < 0.75 * losses[0], f"{place} does not learn\n{done}")
+        seen.add(p.digest(done))
+        program.run(*base, *place, "--steps", "4", "--save", "whole.safetensors")
+        program.run(*base, *place, "--steps", "2", "--save", "half.safetensors")
+        program.run(*base, *place, "--steps", "4", "--load", "half.safetensors", "--save",
+                    "rest.safetensors")
+        _, whole = p.parse_safetensors(program.read("whole.safetensors"))
+        checks.that(whole == p.parse_safetensors(program.read("rest.safetensors"))[1],
+                    f"{place}: another end than without a stop")
+        checks.that("pooler.weight" in whole and
+                    ("embedding_norm.bias" in whole) == (place == []), f"{place}: {list(whole)}")
+    checks.that(len(seen) == 2, "--norm pre changes nothing")
+    done = program.run(*base, "--norm", "pre", "--load", "half.safetensors", "--save", "x")
+    checks.that(done.status == 0, f"its own checkpoint\n{done}")
+    checks.that(p.digest(program.run(*base, "--norm", "post", "--steps", "3")) ==
+                p.digest(program.run(*base, "--steps", "3")), "--norm post is not the default")
+
+
 def checkpoints(program, checks):
     """Saved in one layout, gone on with in another: the same file as without a stop."""
     base = ["train", "--text", "text.txt", "--warmup", "2", "--lr-total", "6"]
@@ -348,6 +375,7 @@ def main(program, checks):
     program.write("text.txt", TEXT)
     words(program, checks)
     digests(program, checks)
+    bert(program, checks)
     checkpoints(program, checks)
     as_json(program, checks)
     verdicts(program, faulty, checks)
