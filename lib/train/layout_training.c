@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/comm/trace.h"
 #include "lockstep/numerics/digest.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/placement.h"
@@ -73,6 +74,7 @@ static ls_status forward_backward(trainer *t, ls_real *ret_loss)
     /* How many targets there are altogether is known before the first backward pass. */
     LS_TRY(ls_count_valid(t->dp, &t->batch.batch, &valid));
     LS_TRY(ls_executor_run(t->executor, &t->batch.batch, valid, t->losses));
+    ls_trace_task(t->rank, "reduce", (int)t->batch.batch.step, -1, -1);
     if (valid > 0) LS_TRY(ls_reduce_gradients(t->dp, t->store, t->cut));
     LS_TRY(ls_executor_finish(t->executor));
     *ret_loss = 0;
@@ -103,6 +105,7 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
     ls_real loss;
     uint64_t begin = ls_clock_ns(), shown;
 
+    ls_trace_task(t->rank, "batch", (int)step, -1, -1);
     ls_step_batch_fill(&t->batch, t->run, step);
     LS_TRY(ls_replicas_check(t->model, LS_I32, t->batch.tokens, own_tokens, "tokens"));
     LS_TRY(ls_replicas_check(t->model, LS_I32, t->batch.targets, own_tokens, "targets"));
@@ -110,9 +113,11 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
     LS_TRY(forward_backward(t, &loss));
     LS_TRY(ls_shared_squares(t->model, &t->run->layout, t->store, t->temporary, &squares));
     count(t, +1);
+    ls_trace_task(t->rank, "look on", (int)step, -1, -1);
     shown = ls_clock_ns();
     if (t->watcher->tensor) LS_TRY(show(t, step, LS_PHASE_GRADIENT));
     shown = ls_clock_ns() - shown;
+    ls_trace_task(t->rank, "update", (int)step, -1, -1);
     ls_shard_update(t->store, &update, squares, t->run->clip);
 
     now.ns = ls_clock_ns() - begin - shown;
