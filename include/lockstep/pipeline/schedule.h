@@ -35,17 +35,18 @@ typedef struct ls_schedule {
     ls_task *tasks;    /* [stages][n_tasks]: row p is pipeline rank p's order */
 } ls_schedule;
 
-/* Makes the schedule of a kind for K ranks, M micro-batches and V virtual stages per rank. Rank p
- * does:
+/* Makes the schedule of a kind for K ranks, M micro-batches and V virtual stages per rank.
  *
- *     GPipe        M forward passes, then M backward passes, last micro-batch first. M = 1 is the
- *                  naive pipeline, in which one stage works at a time.
- *     1F1B         min(K - 1 - p, M) forward passes to warm up, then one forward, one backward
- * until the forward passes are used up, then the remaining backward passes. interleaved  the
- * micro-batches go in max(1, floor(M / K)) groups as even as can be, the larger first, so of K each
- * when K divides M; a group goes through chunk 0, then chunk 1, ... (backward: chunk V - 1 first).
- * Warm-up (V - 1) * first group + 2 (K - 1 - p) passes, then as 1F1B; everything forward first when
- * M <= K. V = 1 is 1F1B.
+ * GPipe: M forward passes, then M backward passes, last micro-batch first. M = 1 is the naive
+ * pipeline, in which one stage works at a time.
+ *
+ * 1F1B: rank p does min(K - 1 - p, M) forward passes to warm up, then one forward, one backward
+ * until the forward passes are used up, then the remaining backward passes.
+ *
+ * Interleaved, the micro-batches form max(1, floor(M / K)) groups as even as can be, the larger
+ * first, so of K each when K divides M; a group goes through chunk 0, then chunk 1, ... (backward:
+ * chunk V - 1 first). The warm-up is (V - 1) * first group + 2 (K - 1 - p) passes; everything goes
+ * forward first when M <= K. V = 1 is 1F1B.
  *
  * No group is smaller than K, because a group shorter than the pipeline comes back to rank 0 too
  * late: with K = 4, V = 3, groups of 4 and 1 even wait for each other in a circle.
