@@ -62,6 +62,7 @@
 #include "lockstep/partition/share.h"
 #include "lockstep/pipeline/drawing.h"
 #include "lockstep/pipeline/executor.h"
+#include "lockstep/pipeline/replay.h"
 #include "lockstep/pipeline/schedule.h"
 #include "lockstep/pipeline/timeline.h"
 #include "lockstep/serial/serial.h"
