@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/abort.h"
 #include "comm/collective.h"
 #include "comm/left_behind.h"
 #include "comm/mailbox.h"
@@ -26,6 +27,7 @@ static ls_status take_record(ls_sending **ret_sending, ls_group *group)
         atomic_init(&sending->message.state, LS_MESSAGE_DONE);
     }
     sending->group = group;
+    sending->seen_over = false;
     sending->next = NULL;
     /* At the end: they are mostly ended in the order begun. */
     ls_sending **at = &rank->sendings;
@@ -49,7 +51,7 @@ static void give_record_back(ls_sending *sending)
 /* Afterwards nobody reads its buffer. */
 static void take_back(ls_sending *sending)
 {
-    if (ls_send_is_over(sending)) return;
+    if (ls_message_is_over(&sending->message)) return;
     ls_mailbox_withdraw(sending->group->team, sending->message.receiver, &sending->message);
 }
 
@@ -76,14 +78,16 @@ exit:
     return ls_collective_end(group, status);
 }
 
-bool ls_send_is_over(const ls_sending *sending)
+bool ls_send_is_over(ls_sending *sending)
 {
-    return ls_message_is_over(&sending->message);
+    sending->seen_over = ls_message_is_over(&sending->message);
+    return sending->seen_over;
 }
 
 static bool is_over(const void *what)
 {
-    return ls_send_is_over(what);
+    const ls_sending *sending = what;
+    return ls_message_is_over(&sending->message);
 }
 
 ls_status ls_send_end(ls_sending **sending)
@@ -93,10 +97,14 @@ ls_status ls_send_end(ls_sending **sending)
     if (own == NULL) return LS_OK;
     ls_group *group = own->group;
     *sending = NULL;
-    LS_TRY(ls_communication_begin(group, LS_CALL_SEND_END, 0));
-    group->rank->sent = &own->message;
-    ls_trace_message(group, own->message.receiver, own->message.tag, own->message.number);
-    LS_TRY(ls_wait_until(group, LS_CALL_SEND_END, is_over, own));
+    if (own->seen_over) {
+        LS_TRY(ls_abort_check(group->rank));
+    } else {
+        LS_TRY(ls_communication_begin(group, LS_CALL_SEND_END, 0));
+        group->rank->sent = &own->message;
+        ls_trace_message(group, own->message.receiver, own->message.tag, own->message.number);
+        LS_TRY(ls_wait_until(group, LS_CALL_SEND_END, is_over, own));
+    }
     LS_TRY(ls_message_check_send(group, &own->message));
 exit:
     take_back(own);

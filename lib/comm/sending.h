@@ -12,6 +12,7 @@
 struct ls_sending {
     ls_message message;
     ls_group *group;
+    bool seen_over;   /* by its owner, who then ends it without a wait */
     ls_sending *next; /* among those of the rank that are under way, or among the spare ones */
 };
 

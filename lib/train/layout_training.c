@@ -113,12 +113,13 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
     LS_TRY(forward_backward(t, &loss));
     LS_TRY(ls_shared_squares(t->model, &t->run->layout, t->store, t->temporary, &squares));
     count(t, +1);
-    ls_trace_task(t->rank, "look on", (int)step, -1, -1);
+    ls_trace_task(t->rank, "look on", -1, -1, -1); /* no part of the step */
     shown = ls_clock_ns();
     if (t->watcher->tensor) LS_TRY(show(t, step, LS_PHASE_GRADIENT));
     shown = ls_clock_ns() - shown;
     ls_trace_task(t->rank, "update", (int)step, -1, -1);
     ls_shard_update(t->store, &update, squares, t->run->clip);
+    ls_trace_task(t->rank, "look on", -1, -1, -1);
 
     now.ns = ls_clock_ns() - begin - shown;
     now.loss = (double)loss;

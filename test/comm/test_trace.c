@@ -145,6 +145,14 @@ static ls_status known(ls_rank *rank, void *argument)
     } else {
         LS_TRY(ls_receive(world, 0, 11, y, 5, LS_F32));
     }
+    /* Whoever has looked does not wait any more. */
+    if (r == 0) {
+        LS_TRY(ls_send_begin(pair, 1, 9, x, 2, LS_F32, &sending));
+        while (!ls_send_is_over(sending)) LS_TRY(ls_rank_check(rank));
+        LS_TRY(ls_send_end(&sending));
+    } else if (r == 1) {
+        LS_TRY(ls_receive(pair, 0, 9, y, 2, LS_F32));
+    }
     ls_trace_task(rank, "update", 7, -1, -1);
     LS_TRY(ls_barrier(world));
     note_counts(rank);
@@ -188,11 +196,13 @@ START_TEST(known_program)
         {LS_EVENT_SEND, "send", NULL, 0, 1, 2, 11, 20},
         {LS_EVENT_SEND_BEGIN, "send_begin", NULL, 1, 2, 1, -4, 12},
         {LS_EVENT_SEND_END, "send_end", NULL, 1, 2, 1, -4, 0},
+        {LS_EVENT_SEND_BEGIN, "send_begin", NULL, 1, 3, 1, 9, 8},
         {LS_EVENT_COLLECTIVE, "barrier", "update", 0, 3, -1, 0, 0}};
     static const expected_event rank_1[] = {
         {LS_EVENT_COLLECTIVE, "group_split", NULL, 0, 1, -1, 0, 0},
         {LS_EVENT_COLLECTIVE, "broadcast", "forward", 0, 2, -1, 0, 24},
         {LS_EVENT_RECEIVE, "receive", NULL, 1, 2, 0, -4, 0},
+        {LS_EVENT_RECEIVE, "receive", NULL, 1, 3, 0, 9, 0},
         {LS_EVENT_COLLECTIVE, "barrier", "update", 0, 3, -1, 0, 0}};
     static const expected_event rank_2[] = {
         {LS_EVENT_COLLECTIVE, "group_split", NULL, 0, 1, -1, 0, 0},
@@ -214,8 +224,8 @@ START_TEST(known_program)
         ck_assert_int_eq(log->groups[1].size, 2);
         ck_assert_int_eq(log->groups[1].world_ranks[1], 1);
         check_all(log);
-        check_expected(log, 0, rank_0, 6);
-        check_expected(log, 1, rank_1, 4);
+        check_expected(log, 0, rank_0, 7);
+        check_expected(log, 1, rank_1, 5);
         check_expected(log, 2, rank_2, 4);
         /* The labelled work: all its CPU time is in computing under its label. */
         for (int r = 0; r < 3; r++) {

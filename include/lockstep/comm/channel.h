@@ -48,7 +48,7 @@ LS_API ls_status ls_send_begin(ls_group *group, int peer, int tag, const void *b
 
 /* Whether the receiver has taken it. Never waits, and does not see an abort: who asks again and
  * again also calls ls_rank_check. */
-LS_API bool ls_send_is_over(const ls_sending *sending);
+LS_API bool ls_send_is_over(ls_sending *sending);
 
 /* Waits until the receiver has taken it, and frees it, also when it fails: the buffer is the
  * caller's again. NULL allowed. A rank that ends with a send that nobody has taken fails. */

@@ -24,7 +24,8 @@ typedef enum ls_event_kind {
     LS_EVENT_SEND,        /* waits until the receiver has taken the message                */
     LS_EVENT_SEND_LEFT,   /* may leave a copy behind and go on (channel_capacity above 0)  */
     LS_EVENT_SEND_BEGIN,  /* posts a message and goes on                                   */
-    LS_EVENT_SEND_END,    /* waits until the receiver has taken what was begun             */
+    LS_EVENT_SEND_END,    /* waits until the receiver has taken what was begun; none when
+                             ls_send_is_over had said before that there is nothing to wait for */
     LS_EVENT_RECEIVE,     /* waits for a message                                           */
     LS_EVENT_KINDS
 } ls_event_kind;
