@@ -71,6 +71,19 @@ CHAPTERS = {
             ("--ranks 4", r"-0 when the others give -0, \+0 when they give \+0"),
         ],
     },
+    "07_sequence_parallel": {
+        "good": ["--seq 1", "--seq 2", "--seq 12", "--seq 64", "--ranks 12 --seq 5",
+                 "--ranks 64 --granules 64 --seq 63", "--ranks 7 --granules 7", "--seed 9"],
+        "bad": [("--ranks 5", "12 granules of F cannot be cut into 5 equal parts; use " + LEGAL),
+                ("--seq 0", "1 to 64"), ("--seq 65", "1 to 64"), ("--granules 0", "1 to 64")],
+        "lessons": [  # a rank without tokens keeps nothing outside; together as one rank alone
+            ("--ranks 12", r"(?m)^  11   7 \.\. 7 +1148 +0 +280 +1428 / 280$"),
+            ("--ranks 3", r"all ranks: 6804 / 4508, one rank alone: 4508\n"),
+            ("--ranks 4", r"with:    forward +0: +0  1: +2240  1: +560\n"),
+            ("--ranks 4", r"(?m)^ +backward +1: +320  1: +2240  2: +1120$"),
+            ("--ranks 2", r"WRONG ON PURPOSE.*20 of 20 numbers"),
+        ],
+    },
 }
 BAD = [("--ranks 0", "--ranks 0"), ("--ranks -1", "--ranks -1"), ("--ranks x", "--ranks x"),
        ("--ranks 2.5", "whole number"), ("--ranks 99999999999999999999", "whole number"),
