@@ -70,6 +70,7 @@ static ls_status check(const ls_executor_setup *setup)
     if (setup->sequences < (size_t)layout->micro_batches)
         LS_FAIL(LS_ERR_INPUT, "%zu sequences do not fill %d micro-batches", setup->sequences,
                 layout->micro_batches);
+    LS_TRY(ls_schedule_check(schedule));
 exit:
     return status;
 }
@@ -116,6 +117,8 @@ void ls_executor_destroy(ls_executor **executor)
     ls_executor *e = *executor;
     for (int c = 0; e->chunks && c < e->setup.layout->virtual_stages; c++) {
         for (int f = 0; e->chunks[c].flights && f < e->setup.layout->micro_batches; f++) {
+            /* After a failure a neighbour may be taking it still. */
+            ls_send_withdraw(&e->chunks[c].flights[f].sending);
             ls_micro_batch_destroy(&e->chunks[c].flights[f].kept);
             ls_arena_destroy(&e->chunks[c].flights[f].input);
         }

@@ -33,8 +33,9 @@ typedef struct ls_executor ls_executor;
 
 /* Makes the rank's stages over `store` (ls_holdings_of), which it does not own and gives as many
  * slots for gradients as the schedule needs. Schedule, layout and store must outlive it. Every
- * member of tp calls it together: the splits of ls_kv_sharing_create. Errors: those of
- * ls_stage_create, LS_ERR_INPUT, LS_ERR_MEMORY. */
+ * member of tp calls it together: the splits of ls_kv_sharing_create. Errors: LS_ERR_INPUT (a
+ * schedule of another size than the layout's, or one that ls_schedule_check refuses; fewer
+ * sequences than micro-batches), those of ls_stage_create, LS_ERR_MEMORY. */
 #define ls_executor_create LS_TYPED(ls_executor_create)
 LS_API ls_status ls_executor_create(ls_executor **ret_executor, const ls_executor_setup *setup,
                                     ls_store *store) LS_MUST_USE;

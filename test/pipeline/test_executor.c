@@ -1,0 +1,520 @@
+/* The executor: whatever the schedule, the number of stages and micro-batches, the channels and the
+ * speed of the ranks, a step has the serial bits (ORDERED); what cannot be executed is said in one
+ * line and never waits for ever; what is alive at once; the two uses of a tied weight. */
+#include "grid_fixture.h"
+#include "schedule_rows.h"
+
+enum { SECOND = 1000000000, ROOM_FOR_TASKS = 256 };
+
+/* Two heads of width 4, F 6; as many layers as asked for. */
+static ls_config small_config(size_t i, size_t layers)
+{
+    ls_config config = i % 2 ? tiny_llama("small llama") : tiny_base("small gpt2");
+    config.layers = layers;
+    config.d_model = 8;
+    config.heads = 2;
+    config.kv_heads = i % 2 ? 1 : 2;
+    config.d_ff = 6;
+    return config;
+}
+
+static void reference_of(reference *right, const ls_config *config, size_t B, size_t steps)
+{
+    static const size_t lengths[GRID_STEPS] = {3, 5, 1};
+    static const grid_targets targets[GRID_STEPS] = {TARGETS_UNEVEN, TARGETS_HALF,
+                                                     TARGETS_SEQUENCE};
+    reference_begin(right, config, LS_ENGINE_PORTABLE, steps, B, lengths, targets, 0.5);
+    ck_assert(right->step[0].squares > 0.25); /* there is something to clip */
+}
+
+/* World options number i: rendezvous or two messages left behind, with and without pauses. A run
+ * that does not come to its end is stopped. */
+static ls_world_options world_of(size_t i)
+{
+    ls_world_options world = {.channel_capacity = i % 2 ? 2 : 0,
+                              .timeout_ns = (uint64_t)20 * SECOND,
+                              .delay_seed = i / 2 % 2 ? i + 1 : 0,
+                              .delay_max_ns = 20000};
+    return world;
+}
+
+/* ---- sizes ---- */
+
+static const struct {
+    ls_schedule_kind kind;
+    int chunks;
+} kinds[] = {
+    {LS_GPIPE, 1}, {LS_1F1B, 1}, {LS_INTERLEAVED, 1}, {LS_INTERLEAVED, 2}, {LS_INTERLEAVED, 3}};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+/* Every number of stages and micro-batches, below, at and above each other, with every schedule:
+ * fewer micro-batches than stages, and 7 sequences in 2, 3, 4, 5, 6 parts. Four layers: with more
+ * stages than that some have none. */
+START_TEST(every_size)
+{
+    int pp = _i;
+    for (size_t model = 0; model < 2; model++) {
+        ls_config config = small_config(model, 4);
+        reference right;
+        reference_of(&right, &config, 7, 2);
+        for (int m = 1; m <= 6; m++)
+            for (size_t k = 0; k < KINDS; k++)
+                for (size_t half = 0; half < 2; half++) {
+                    size_t turn = (size_t)m * KINDS + k + model * 2 + half * 3;
+                    grid_run run = {.right = &right,
+                                    .world = world_of(half + (size_t)(m + pp) % 2 * 2)};
+                    run.layout = ls_layout_serial();
+                    run.layout.pp = pp;
+                    run.layout.micro_batches = m;
+                    run.layout.schedule = kinds[k].kind;
+                    run.layout.virtual_stages = kinds[k].chunks;
+                    run.layout.recompute = (ls_recompute)(turn % 4);
+                    run.layout.tp = (half + model) % 2 ? 2 : 1;
+                    run.layout.sp = run.layout.tp > 1 && turn % 3 == 0;
+                    run.gathered_loss = turn % 5 == 0;
+                    ck_grid(&run, config.name);
+                }
+        reference_end(&right);
+    }
+}
+END_TEST
+
+/* A pipeline far longer than its one micro-batch. */
+START_TEST(eight_stages_one_micro_batch)
+{
+    ls_config config = small_config(0, 8);
+    reference right;
+    reference_of(&right, &config, 1, 1);
+    for (size_t k = 0; k < KINDS; k++) {
+        grid_run run = {.right = &right, .world = world_of(k)};
+        run.layout = ls_layout_serial();
+        run.layout.pp = 8;
+        run.layout.schedule = kinds[k].kind;
+        run.layout.virtual_stages = kinds[k].chunks;
+        ck_grid(&run, "8 stages");
+    }
+    reference_end(&right);
+}
+END_TEST
+
+/* Stages without layers at either end and between, with everything that can be computed again. */
+START_TEST(stages_without_layers)
+{
+    static const int partitions[][6] = {{2, 0, 1}, {0, 2, 1}, {1, 2, 0},
+                                        {0, 0, 3}, {0, 3, 0}, {3, 0, 0}};
+    static const int chunks[][6] = {{1, 0, 1, 0, 1, 0}, {0, 0, 2, 0, 0, 1}, {0, 1, 0, 1, 1, 0}};
+    ls_config config = small_config((size_t)_i, 3);
+    reference right;
+    reference_of(&right, &config, 7, 2);
+    for (size_t i = 0; i < 6 + 3; i++)
+        for (int recompute = 0; recompute < 4; recompute++) {
+            grid_run run = {.right = &right, .world = world_of(i)};
+            run.layout = ls_layout_serial();
+            run.layout.pp = 3;
+            run.layout.virtual_stages = i < 6 ? 1 : 2;
+            run.layout.schedule = i >= 6 ? LS_INTERLEAVED : i % 2 ? LS_GPIPE : LS_1F1B;
+            run.layout.given = i < 6 ? 3 : 6;
+            memcpy(run.layout.stage_layers, i < 6 ? partitions[i] : chunks[i - 6],
+                   sizeof partitions[0]);
+            run.layout.micro_batches = 3;
+            run.layout.recompute = (ls_recompute)recompute;
+            run.layout.tp = 1 + recompute % 2;
+            run.layout.sp = recompute == 1;
+            ck_grid(&run, "partition");
+        }
+    reference_end(&right);
+}
+END_TEST
+
+/* What the steps of a run differ in: lengths 5, 7, 3, and steps without any target between others:
+ * nothing of an earlier step is left in the room of a later one. */
+START_TEST(steps_of_other_lengths)
+{
+    static const size_t lengths[GRID_STEPS] = {5, 7, 3};
+    static const grid_targets targets[][GRID_STEPS] = {
+        {TARGETS_UNEVEN, TARGETS_SEQUENCE, TARGETS_HALF},
+        {TARGETS_UNEVEN, TARGETS_NONE, TARGETS_UNEVEN},
+        {TARGETS_NONE, TARGETS_HALF, TARGETS_NONE}};
+    ls_config config = small_config((size_t)_i, 3);
+    for (size_t t = 0; t < 3; t++) {
+        reference right;
+        reference_begin(&right, &config, LS_ENGINE_PORTABLE, 3, 8, lengths, targets[t], 0.5);
+        ck_assert((right.step[1].loss == 0) == (t == 1));
+        for (size_t k = 0; k < 4; k++) {
+            grid_run run = {.right = &right, .world = world_of(k)};
+            run.layout = ls_layout_serial();
+            run.layout.pp = 2;
+            run.layout.micro_batches = 3; /* of 3, 3 and 2 sequences: no stale third row */
+            run.layout.schedule = kinds[k].kind;
+            run.layout.virtual_stages = kinds[k].chunks;
+            run.layout.dp = k == 1 ? 2 : 1;
+            run.layout.recompute = (ls_recompute)((k + t) % 4);
+            ck_grid(&run, "lengths");
+        }
+        reference_end(&right);
+    }
+}
+END_TEST
+
+/* ---- schedules made by hand ---- */
+
+static grid_run run_of(const reference *right, const ls_schedule *schedule)
+{
+    grid_run run = {.right = right, .schedule = schedule, .world = world_of(0)};
+    run.layout = ls_layout_serial();
+    run.layout.pp = schedule->stages;
+    run.layout.micro_batches = schedule->micro_batches;
+    run.layout.virtual_stages = schedule->chunks;
+    run.layout.schedule = schedule->kind;
+    return run;
+}
+
+/* It fails, in one line which has `words`. */
+static void ck_refused(grid_run *run, ls_status right, const char *words, const char *what)
+{
+    int ranks = ls_layout_ranks(&run->layout);
+    for (int r = 0; r < ranks; r++) run->wrong[r][0] = '\0';
+    ls_error_clear();
+    ls_status status = ls_world_run(ranks, &run->world, grid_main, run);
+    ck_assert_msg(status == right && strstr(ls_error_text(), words) &&
+                      !strchr(ls_error_text(), '\n'),
+                  "%s: status %d, %s", what, (int)status, ls_error_text());
+}
+
+static const struct {
+    ls_schedule_kind kind;
+    int stages, micro_batches, chunks;
+    const char *rows[3];
+    const char *words;
+} broken[] = {
+    /* a micro-batch backward before it was forward */
+    {LS_1F1B,
+     1,
+     2,
+     1,
+     {"F0 B1 F1 B0"},
+     "rank 0's B1 waits for rank 0's F1, which stands behind B1"},
+    {LS_1F1B, 2, 2, 1, {"F0 F1 B0 B1", "F0 B1 F1 B0"}, "rank 1's B1 waits for rank 1's F1"},
+    /* two operations swapped on one rank of two */
+    {LS_1F1B,
+     2,
+     2,
+     1,
+     {"F0 B0 F1 B1", "F0 F1 B0 B1"},
+     "in a circle: rank 0's B0 waits for rank 1's B0"},
+    {LS_1F1B, 3, 2, 1, {"F0 B0 F1 B1", "F0 F1 B0 B1", "F1 F0 B0 B1"}, "in a circle"},
+    /* between chunks of one rank, whose activations are never sent */
+    {LS_INTERLEAVED,
+     1,
+     1,
+     3,
+     {"F0.0 F0.1 B0.0 F0.2 B0.2 B0.1"},
+     "rank 0's B0.0 waits for rank 0's B0.1"},
+    {LS_INTERLEAVED, 1, 1, 2, {"F0.1 F0.0 B0.1 B0.0"}, "rank 0's F0.1 waits for rank 0's F0.0"},
+    {LS_INTERLEAVED, 2, 1, 2, {"F0.0 F0.1 B0.1 B0.0", "F0.1 F0.0 B0.1 B0.0"}, "in a circle"},
+    /* a micro-batch twice, and one that is missing for it */
+    {LS_1F1B, 2, 2, 1, {"F0 F0 B0 B0", "F0 F1 B0 B1"}, "pipeline rank 0 has F0 twice"},
+    {LS_1F1B, 2, 2, 1, {"F0 F1 B0 B1", "F0 B0 F1 B0"}, "pipeline rank 1 has B0 twice"},
+    {LS_1F1B, 2, 1, 1, {"F0", "F0"}, "pipeline rank 0 has no B0"},
+};
+
+/* Every rank of the layout is told, before anything is sent. */
+START_TEST(broken_schedules_are_refused)
+{
+    ls_task tasks[ROOM_FOR_TASKS];
+    ls_config config = small_config(0, 3);
+    reference right;
+    reference_of(&right, &config, 4, 1);
+    ls_schedule schedule = read_rows(broken[_i].kind, broken[_i].stages, broken[_i].micro_batches,
+                                     broken[_i].chunks, broken[_i].rows, tasks, ROOM_FOR_TASKS);
+    grid_run run = run_of(&right, &schedule);
+    ck_refused(&run, LS_ERR_INPUT, broken[_i].words, broken[_i].rows[0]);
+    run.layout.tp = 2;
+    ck_refused(&run, LS_ERR_INPUT, broken[_i].words, broken[_i].rows[0]);
+    reference_end(&right);
+}
+END_TEST
+
+/* Schedules of another size than the layout's. */
+START_TEST(schedules_of_another_size)
+{
+    static const char *const rows[] = {"F0 F1 B0 B1", "F0 B0 F1 B1"};
+    ls_task tasks[ROOM_FOR_TASKS];
+    ls_config config = small_config(0, 3);
+    reference right;
+    reference_of(&right, &config, 4, 1);
+    ls_schedule schedule = read_rows(LS_1F1B, 2, 2, 1, rows, tasks, ROOM_FOR_TASKS);
+    grid_run run = run_of(&right, &schedule);
+    ck_grid(&run, "as it is");
+    run.layout.micro_batches = 3;
+    ck_refused(&run, LS_ERR_INPUT, "the layout has pp 2, 3 micro-batches, 1 virtual stages", "M");
+    run.layout.micro_batches = 2;
+    run.layout.pp = 3;
+    ck_refused(&run, LS_ERR_INPUT, "the layout has pp 3, 2 micro-batches, 1 virtual stages", "pp");
+    reference_end(&right);
+}
+END_TEST
+
+/* Two neighbouring tasks of one rank swapped, everywhere in a schedule: what can still be executed
+ * gives the same bits (the order of the additions is not that of the tasks), the rest is refused.
+ */
+START_TEST(every_swap)
+{
+    static const int sizes[][4] = {{LS_1F1B, 3, 3, 1},
+                                   {LS_GPIPE, 2, 3, 1},
+                                   {LS_INTERLEAVED, 2, 2, 2},
+                                   {LS_INTERLEAVED, 1, 2, 3}};
+    ls_config config = small_config(0, 3);
+    reference right;
+    reference_of(&right, &config, 5, 1);
+    ls_schedule *schedule;
+    int refused = 0, run_through = 0;
+    ck_assert_int_eq(ls_schedule_create(&schedule, (ls_schedule_kind)sizes[_i][0], sizes[_i][1],
+                                        sizes[_i][2], sizes[_i][3]),
+                     LS_OK);
+    for (int p = 0; p < schedule->stages; p++) {
+        ls_task *row = schedule->tasks + p * schedule->n_tasks;
+        for (int i = 0; i + 1 < schedule->n_tasks; i++) {
+            ls_task a = row[i], b = row[i + 1];
+            row[i] = b;
+            row[i + 1] = a;
+            grid_run run = run_of(&right, schedule);
+            ls_error_clear();
+            if (ls_schedule_check(schedule) == LS_OK) {
+                ck_grid(&run, "swapped");
+                run_through++;
+            } else {
+                ck_refused(&run, LS_ERR_INPUT, "in a circle: rank ", "swapped");
+                refused++;
+            }
+            row[i] = a;
+            row[i + 1] = b;
+        }
+    }
+    ck_assert_int_ge(refused, 1);
+    ck_assert_int_ge(run_through, 2);
+    ls_schedule_destroy(&schedule);
+    reference_end(&right);
+}
+END_TEST
+
+/* Ranks that do not follow the same schedule, though each one's can be executed: nobody waits for
+ * ever, and it is said who waits for whom. */
+START_TEST(ranks_that_do_not_agree)
+{
+    static const char *const rows[][2] = {{"F0 F1 B0 B1", "F0 B0 F1 B1"},
+                                          {"F0 F1 B1 B0", "F0 F1 B1 B0"},
+                                          {"F0 B0 F1 B1", "F0 B0 F1 B1"},
+                                          {"F1 B1 F0 B0", "F1 B1 F0 B0"}};
+    /* rank 0 follows the first, rank 1 the second; whether it comes to its end */
+    static const int pairs[][3] = {{0, 1, 1}, {2, 1, 0}, {2, 3, 0}, {3, 0, 0}, {0, 0, 1}};
+    ls_config config = small_config(0, 3);
+    reference right;
+    reference_of(&right, &config, 4, 1);
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        for (int tp = 1; tp <= 2; tp++) {
+            ls_task tasks[2][ROOM_FOR_TASKS];
+            ls_schedule schedules[2];
+            for (int p = 0; p < 2; p++) {
+                schedules[p] =
+                    read_rows(LS_1F1B, 2, 2, 1, rows[pairs[i][p]], tasks[p], ROOM_FOR_TASKS);
+                ck_assert_int_eq(ls_schedule_check(&schedules[p]), LS_OK);
+            }
+            grid_run run = run_of(&right, schedules);
+            run.own_schedule = true;
+            run.layout.tp = tp;
+            if (pairs[i][2]) {
+                ck_grid(&run, "two schedules");
+            } else {
+                ck_refused(&run, LS_ERR_RANK, "group pp", "two schedules");
+                ck_assert_msg(strstr(ls_error_text(), "receive with tag") &&
+                                  strstr(ls_error_text(), "wait"),
+                              "%s", ls_error_text());
+            }
+        }
+    reference_end(&right);
+}
+END_TEST
+
+/* ---- a rank that fails ---- */
+
+/* A target outside the vocabulary is seen by the last stage alone, when its turn comes: while the
+ * other stages have messages under way, or wait. Everybody comes home with the one error. */
+START_TEST(failure_in_the_middle)
+{
+    ls_config config = small_config(0, 3);
+    reference right;
+    reference_of(&right, &config, 7, 1);
+    right.ids[0].targets[7 * 3 - 1] = 77;
+    for (size_t k = 0; k < KINDS; k++)
+        for (size_t i = 0; i < 4; i++) {
+            grid_run run = {.right = &right, .world = world_of(i)};
+            run.layout = ls_layout_serial();
+            run.layout.pp = 3;
+            run.layout.tp = 1 + (int)i % 2;
+            run.layout.micro_batches = 7;
+            run.layout.schedule = kinds[k].kind;
+            run.layout.virtual_stages = kinds[k].chunks;
+            ck_refused(&run, LS_ERR_INPUT, "target 2 is 77", "a target out of range");
+        }
+    reference_end(&right);
+}
+END_TEST
+
+/* ---- what is alive at once ---- */
+
+/* Peak of kept activations of every pipeline rank, in units of one micro-batch's: M micro-batches
+ * of one sequence each, against one alone (of which all V chunks are alive together). */
+static void ck_alive(ls_schedule_kind kind, int chunks, int micro_batches,
+                     const size_t *right_units)
+{
+    static const size_t length[] = {3};
+    static const grid_targets targets[] = {TARGETS_UNEVEN};
+    ls_config config = small_config(0, (size_t)(4 * chunks));
+    size_t peaks[2][4];
+    for (int many = 0; many < 2; many++) {
+        reference right;
+        int m = many ? micro_batches : 1;
+        reference_begin(&right, &config, LS_ENGINE_PORTABLE, 1, (size_t)m, length, targets, 0);
+        grid_run run = {.right = &right, .world = world_of(0)};
+        run.layout = ls_layout_serial();
+        run.layout.pp = 4;
+        run.layout.micro_batches = m;
+        run.layout.schedule = kind;
+        run.layout.virtual_stages = chunks;
+        ck_grid(&run, "alive");
+        for (int p = 0; p < 4; p++) peaks[many][p] = run.peak_bytes[p];
+        reference_end(&right);
+    }
+    for (int p = 0; p < 4; p++) {
+        if (chunks > 1 && (p == 0 || p == 3)) continue; /* their chunks are not of one size */
+        ck_assert_uint_gt(peaks[0][p], 0);
+        ck_assert_msg(peaks[1][p] * (size_t)chunks == peaks[0][p] * right_units[p],
+                      "%s, %d micro-batches, rank %d: %zu bytes, one micro-batch has %zu",
+                      ls_schedule_kind_name(kind), micro_batches, p, peaks[1][p], peaks[0][p]);
+    }
+}
+
+/* 1F1B: min(K - stage, M), 4, 3, 2, 1 (not 5, 4, 3, 2); GPipe: M. Interleaved: its warm-up of 10,
+ * 8, 6, 4 chunks and the one that follows it. */
+START_TEST(micro_batches_alive)
+{
+    static const size_t f1b1[] = {4, 3, 2, 1}, few[] = {2, 2, 2, 1}, gpipe[] = {8, 8, 8, 8},
+                        interleaved[] = {11, 9, 7, 5};
+    ck_alive(LS_1F1B, 1, 8, f1b1);
+    ck_alive(LS_1F1B, 1, 2, few);
+    ck_alive(LS_GPIPE, 1, 8, gpipe);
+    ck_alive(LS_INTERLEAVED, 2, 8, interleaved);
+}
+END_TEST
+
+/* ---- tied weights ---- */
+
+typedef struct tied {
+    const reference *right;
+    ls_layout layout;
+    double uses[2];
+    double found[GRID_RANKS]; /* of every element of the tied gradient; NaN: they differ */
+    double squares[GRID_RANKS];
+    bool held[GRID_RANKS];
+} tied;
+
+static ls_status tied_rank(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    tied *t = argument;
+    int r = ls_rank_index(rank);
+    grid_run run = {.right = t->right, .layout = t->layout};
+    grid_rank g = {0};
+    LS_TRY(grid_begin(&g, rank, &run));
+    memset(g.store->gradient_slab, 0,
+           g.store->gradient_slots * g.store->gradient_count * sizeof(ls_real));
+    ls_slot *token = ls_store_slot(g.store, LS_TOKEN_EMBEDDING, 0);
+    t->held[r] = token != NULL;
+    /* The logical rows alone: padding has none. */
+    const ls_param *param = &g.store->table->params[0];
+    size_t rows = 0, first = 0;
+    if (token) {
+        first = token->shard.first * param->axis.granule;
+        rows = first >= param->dims[0] ? 0 : param->dims[0] - first;
+        if (rows > token->rows) rows = token->rows;
+        for (int use = 0; use < 2; use++) /* each where it is made */
+            if (g.at.pp == (use == 0 ? 0 : t->layout.pp - 1))
+                for (size_t e = 0; e < rows * token->cols; e++)
+                    token->grad[use][e] = (ls_real)t->uses[use];
+    }
+    LS_TRY(ls_executor_finish(g.executor));
+    for (size_t e = 0; e < rows * (token ? token->cols : 0); e++)
+        t->found[r] = e == 0 || t->found[r] == (double)token->grad[0][e] ? (double)token->grad[0][e]
+                                                                         : (double)NAN;
+    LS_TRY(ls_shared_squares(g.model, &t->layout, g.store, g.temporary, &t->squares[r]));
+exit:
+    grid_end(&g);
+    return status;
+}
+
+/* The uses are summed once, over both ends of the pipeline or on the one rank that is both: 3 + 5
+ * is 8 on both, not 3 and 5, 4 or 16. In the norm the weight counts once, however many hold it: 104
+ * elements of 8 have the squares 104 * 64, and elements of 20 give 20 sqrt(104), not 20 sqrt(208).
+ */
+START_TEST(tied_weight)
+{
+    static const int grids[][4] = {/* pp, V, tp, dp */
+                                   {1, 1, 1, 1}, {2, 1, 1, 1}, {3, 1, 1, 1},
+                                   {2, 2, 1, 1}, {1, 3, 1, 1}, {2, 1, 2, 1},
+                                   {3, 2, 2, 2}, {1, 1, 2, 2}, {4, 1, 1, 2}};
+    ls_config config = small_config(0, 3);
+    reference right;
+    reference_of(&right, &config, 2, 1);
+    ck_assert(config.tied);
+    for (size_t i = 0; i < sizeof grids / sizeof grids[0]; i++) {
+        tied t = {.right = &right, .uses = {3, 5}};
+        t.layout = ls_layout_serial();
+        t.layout.pp = grids[i][0];
+        t.layout.virtual_stages = grids[i][1];
+        t.layout.tp = grids[i][2];
+        t.layout.dp = grids[i][3];
+        t.layout.schedule = grids[i][1] > 1 ? LS_INTERLEAVED : LS_1F1B;
+        int ranks = ls_layout_ranks(&t.layout);
+        for (int twice = 0; twice < 2; twice++) {
+            if (twice) t.uses[0] = 12, t.uses[1] = 8;
+            for (int r = 0; r < ranks; r++) t.found[r] = t.uses[0] + t.uses[1];
+            run_ranks(ranks, tied_rank, &t);
+            for (int r = 0; r < ranks; r++) {
+                int at = ls_layout_coordinates(&t.layout, r).pp;
+                ck_assert_int_eq(t.held[r], at == 0 || at == t.layout.pp - 1);
+                ck_assert_msg(t.found[r] == t.uses[0] + t.uses[1], "pp %d, rank %d: %g",
+                              t.layout.pp, r, t.found[r]);
+                ck_assert_msg(t.squares[r] == 13 * 8 * (twice ? 400 : 64), "pp %d, rank %d: %g",
+                              t.layout.pp, r, t.squares[r]);
+            }
+        }
+    }
+    reference_end(&right);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("executor");
+    TCase *tests = tcase_create("executor");
+    tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, every_size, 1, 6);
+    tcase_add_test(tests, eight_stages_one_micro_batch);
+    tcase_add_loop_test(tests, stages_without_layers, 0, 2);
+    tcase_add_loop_test(tests, steps_of_other_lengths, 0, 2);
+    tcase_add_loop_test(tests, broken_schedules_are_refused, 0,
+                        (int)(sizeof broken / sizeof broken[0]));
+    tcase_add_test(tests, schedules_of_another_size);
+    tcase_add_loop_test(tests, every_swap, 0, 4);
+    tcase_add_test(tests, ranks_that_do_not_agree);
+    tcase_add_test(tests, failure_in_the_middle);
+    tcase_add_test(tests, micro_batches_alive);
+    tcase_add_test(tests, tied_weight);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
