@@ -63,6 +63,7 @@
 #include "lockstep/pipeline/drawing.h"
 #include "lockstep/pipeline/executor.h"
 #include "lockstep/pipeline/replay.h"
+#include "lockstep/pipeline/plan.h"
 #include "lockstep/pipeline/schedule.h"
 #include "lockstep/pipeline/timeline.h"
 #include "lockstep/serial/serial.h"

@@ -1,0 +1,222 @@
+#include "lockstep/pipeline/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep/numerics/tree.h"
+#include "lockstep/parallel/placement.h"
+#include "lockstep/parallel/sharding.h"
+#include "lockstep/partition/share.h"
+#include "pipeline/plan_parts.h"
+
+/* Elements that a rank holds of the table. */
+typedef struct held {
+    uint64_t values;   /* and as many of each moment */
+    uint64_t made;     /* gradients of its own stages */
+    uint64_t received; /* gradients of a use that another stage makes */
+} held;
+
+static held held_by(const ls_plan *plan, const ls_param_table *table, int rank)
+{
+    held sum = {0, 0, 0};
+    for (size_t i = 0; i < table->count; i++) {
+        const ls_param *param = &table->params[i];
+        ls_holding holding = ls_holding_of(table, &plan->layout, rank, i);
+        size_t rows, cols;
+        if (!holding.held) continue;
+        ls_param_shard_shape(param, holding.shard, &rows, &cols);
+        sum.values += rows * cols;
+        for (int use = 0; use < param->uses; use++) {
+            sum.made += holding.use_held[use] ? rows * cols : 0;
+            sum.received += holding.use_received[use] ? rows * cols : 0;
+        }
+    }
+    return sum;
+}
+
+/* The stages of a pipeline rank, pp * V of them in the model. */
+static ls_stage_part stage_of(const ls_plan *plan, const size_t *bounds, int number)
+{
+    ls_stage_part stage = {.layers = bounds[number + 1] - bounds[number],
+                           .embedding = number == 0,
+                           .head = number == ls_layout_stages(&plan->layout) - 1};
+    return stage;
+}
+
+static void plan_rank(ls_plan *plan, const ls_plan_setup *setup, const ls_param_table *table,
+                      const held *sum, uint64_t slots, int rank)
+{
+    const ls_layout *layout = &plan->layout;
+    ls_rank_plan *own = &plan->rank[rank];
+    ls_coordinates at = ls_layout_coordinates(layout, rank);
+    ls_own_axes axes = ls_own_axes_of(&plan->config, layout, at.tp);
+    ls_share share = ls_share_of(setup->batch, (size_t)layout->dp, (size_t)at.dp);
+    uint64_t e = ls_dtype_bytes(setup->dtype);
+    size_t bounds[LS_MAX_STAGES + 1];
+    ls_stage_elements chunks[LS_MAX_STAGES];
+    ls_step_traffic step = {&axes, layout, setup->gathered_loss, e, share.count, own->comm};
+    ls_step_ends ends = {.at = at,
+                         .gradients = sum->made,
+                         .tied = sum->received,
+                         .granules = ls_param_table_granules(table)};
+
+    ls_layout_stage_bounds(layout, plan->config.layers, bounds);
+    for (int c = 0; c < layout->virtual_stages; c++) {
+        int number = c * layout->pp + at.pp;
+        ls_stage_part stage = stage_of(plan, bounds, number);
+        chunks[c] = ls_stage_elements_of(&axes, &stage, layout->recompute, number > 0);
+        ls_count_stage(&step, &stage, number);
+        own->layers += stage.layers;
+    }
+    ends.dp_nodes = ls_tree_forest(setup->batch, share.first, share.first + share.count, NULL);
+    ls_count_step(&step, &ends);
+
+    ls_schedule_peaks peaks =
+        ls_schedule_peaks_of(plan->schedule, at.pp, chunks, share.count, (size_t)e);
+    own->sequences = share.count;
+    own->gradient_slots = slots;
+    own->live = ls_schedule_live(plan->schedule, at.pp, -1);
+    own->bytes[LS_MEM_PARAMETERS] = sum->values * e;
+    own->bytes[LS_MEM_GRADIENTS] = (slots * sum->made + sum->received) * e;
+    own->bytes[LS_MEM_OPTIMIZER] = 2 * sum->values * e;
+    own->bytes[LS_MEM_ACTIVATIONS] = peaks.activations;
+    own->bytes[LS_MEM_COMMUNICATION] = peaks.messages;
+    own->bytes[LS_MEM_TEMPORARY] = peaks.working;
+    own->at_once = own->bytes[LS_MEM_PARAMETERS] + own->bytes[LS_MEM_GRADIENTS] +
+                   own->bytes[LS_MEM_OPTIMIZER] + peaks.at_once;
+}
+
+static ls_status plan_ranks(ls_plan *plan, const ls_plan_setup *setup, const ls_param_table *table)
+{
+    ls_status status = LS_OK;
+    const ls_layout *layout = &plan->layout;
+    held *sums = malloc((size_t)layout->tp * sizeof *sums);
+    if (!sums) LS_FAIL(LS_ERR_MEMORY, "no memory for a plan of %d ranks", plan->ranks);
+    for (int pp = 0; pp < layout->pp; pp++) {
+        for (int tp = 0; tp < layout->tp; tp++) {
+            ls_coordinates at = {.tp = tp, .pp = pp};
+            sums[tp] = held_by(plan, table, ls_layout_rank(layout, at));
+        }
+        for (int dp = 0; dp < layout->dp; dp++) {
+            ls_share own = ls_share_of(setup->batch, (size_t)layout->dp, (size_t)dp);
+            uint64_t slots;
+            LS_TRY(
+                ls_schedule_slots(plan->schedule, pp, setup->batch, own.first, own.count, &slots));
+            for (int tp = 0; tp < layout->tp; tp++) {
+                ls_coordinates at = {.tp = tp, .dp = dp, .pp = pp};
+                plan_rank(plan, setup, table, &sums[tp], slots, ls_layout_rank(layout, at));
+            }
+        }
+    }
+exit:
+    free(sums);
+    return status;
+}
+
+/* What makes every product of plan_sizes.c and plan_counts.c fit into 64 bits. */
+static ls_status check_size(const ls_plan *plan)
+{
+    ls_status status = LS_OK;
+    const ls_config *c = &plan->config;
+    const double most = (double)((uint64_t)1 << 56);
+    double wide = 10.0 * (double)c->d_model + 4.0 * (double)c->d_ff +
+                  (double)c->heads * (double)c->seq +
+                  (double)ls_axis_extent(ls_config_vocab_axis(c));
+    double elements = (double)(c->layers + 1) * (double)c->batch * (double)c->seq * wide;
+    if (!(elements < most))
+        LS_FAIL(LS_ERR_INPUT,
+                "--batch %zu: the activations of one step are about %.3g elements; a plan counts "
+                "up to %.3g",
+                c->batch, elements, most);
+exit:
+    return status;
+}
+
+static ls_status check(const ls_plan *plan, const ls_plan_setup *setup)
+{
+    ls_status status = LS_OK;
+    const ls_config *config = &plan->config;
+    if (setup->dtype != LS_F32 && setup->dtype != LS_F64)
+        LS_FAIL(LS_ERR_INPUT, "--dtype %s: use f32 or f64", ls_dtype_name(setup->dtype));
+    LS_TRY(ls_config_check(config));
+    LS_TRY(ls_layout_check(&plan->layout, config));
+    if (config->objective == LS_MASKED_TOKEN || config->norm_place == LS_NORM_POST ||
+        config->token_types > 0 || config->embedding_norm)
+        LS_FAIL(LS_ERR_INPUT,
+                "--model %s: hidden tokens, token types and norms behind the residual sums are not "
+                "counted in this version",
+                config->name);
+    if (plan->ranks < 1 || plan->ranks > LS_PLAN_MAX_RANKS)
+        LS_FAIL(LS_ERR_INPUT, "--tp %d, --pp %d, --dp %d: a plan has at most %d ranks",
+                plan->layout.tp, plan->layout.pp, plan->layout.dp, LS_PLAN_MAX_RANKS);
+    LS_TRY(check_size(plan));
+exit:
+    return status;
+}
+
+static ls_status find_bubble(ls_plan *plan)
+{
+    ls_status status = LS_OK;
+    ls_timeline *timeline = NULL;
+    LS_TRY(ls_timeline_create(&timeline, plan->schedule, 1, 2));
+    plan->bubble = ls_timeline_bubble(timeline);
+exit:
+    ls_timeline_destroy(&timeline);
+    return status;
+}
+
+ls_status ls_plan_create(ls_plan **ret_plan, const ls_plan_setup *setup)
+{
+    ls_status status = LS_OK;
+    ls_param_table *table = NULL;
+    ls_plan *plan = calloc(1, sizeof *plan);
+
+    if (!plan) LS_FAIL(LS_ERR_MEMORY, "no memory for a plan");
+    plan->config = *setup->config;
+    plan->config.batch = setup->batch;
+    plan->layout = *setup->layout;
+    plan->dtype = setup->dtype;
+    plan->ranks = ls_layout_ranks(setup->layout);
+    LS_TRY(check(plan, setup));
+    LS_TRY(ls_param_table_create(&table, &plan->config));
+    plan->parameters = ls_param_table_elements(table);
+    plan->rank = calloc((size_t)plan->ranks, sizeof *plan->rank);
+    if (!plan->rank) LS_FAIL(LS_ERR_MEMORY, "no memory for a plan of %d ranks", plan->ranks);
+    LS_TRY(ls_schedule_create(&plan->schedule, plan->layout.schedule, plan->layout.pp,
+                              plan->layout.micro_batches, plan->layout.virtual_stages));
+    LS_TRY(find_bubble(plan));
+    LS_TRY(plan_ranks(plan, setup, table));
+    *ret_plan = plan;
+    plan = NULL;
+exit:
+    ls_param_table_destroy(&table);
+    ls_plan_destroy(&plan);
+    return status;
+}
+
+void ls_plan_destroy(ls_plan **plan)
+{
+    if (!plan || !*plan) return;
+    ls_schedule_destroy(&(*plan)->schedule);
+    free((*plan)->rank);
+    free(*plan);
+    *plan = NULL;
+}
+
+bool ls_plan_alike(const ls_rank_plan *a, const ls_rank_plan *b)
+{
+    bool alike = a->gradient_slots == b->gradient_slots && a->layers == b->layers &&
+                 a->sequences == b->sequences && a->live == b->live && a->at_once == b->at_once;
+    for (int c = 0; c < LS_MEM_CATEGORIES; c++) alike = alike && a->bytes[c] == b->bytes[c];
+    for (int op = 0; op < LS_OP_COUNT; op++)
+        alike = alike && a->comm[op].calls == b->comm[op].calls &&
+                a->comm[op].bytes == b->comm[op].bytes;
+    return alike;
+}
+
+double ls_plan_bytes(const ls_plan *plan)
+{
+    double sum = 0;
+    for (int r = 0; r < plan->ranks; r++) sum += (double)plan->rank[r].at_once;
+    return sum;
+}

@@ -1,0 +1,79 @@
+/* plan_schedule.c - sizes laid over a schedule: a pass never overlaps another of its rank, so the
+ * order of the rank's list says what is alive together. */
+#include <stdlib.h>
+
+#include "lockstep/numerics/forest_sum.h"
+#include "lockstep/partition/share.h"
+#include "pipeline/plan_parts.h"
+
+static void at_least(uint64_t *most, uint64_t value)
+{
+    if (value > *most) *most = value;
+}
+
+ls_schedule_peaks ls_schedule_peaks_of(const ls_schedule *schedule, int pp_rank,
+                                       const ls_stage_elements *chunks, size_t sequences,
+                                       size_t element_bytes)
+{
+    const ls_task *tasks = ls_schedule_of(schedule, pp_rank);
+    int last = schedule->stages * schedule->chunks - 1;
+    ls_schedule_peaks peaks = {0};
+    uint64_t kept = 0, messages = 0;
+
+    for (int i = 0; i < schedule->n_tasks; i++) {
+        const ls_stage_elements *stage = &chunks[tasks[i].chunk];
+        int number = tasks[i].chunk * schedule->stages + pp_rank;
+        uint64_t B =
+            ls_share_of(sequences, (size_t)schedule->micro_batches, (size_t)tasks[i].micro_batch)
+                .count;
+        uint64_t message = B * stage->boundary;
+        if (tasks[i].pass == LS_FORWARD) {
+            at_least(&peaks.activations, kept + B * stage->forward_most);
+            kept += B * stage->kept;
+            /* Sent away; its room is free again when the backward pass begins, if not before. */
+            if (number < last) messages += message;
+            at_least(&peaks.messages, messages);
+        } else {
+            at_least(&peaks.activations, kept + B * stage->again);
+            at_least(&peaks.working, B * stage->working);
+            at_least(&peaks.at_once, kept + B * (stage->again + stage->working));
+            kept -= B * stage->kept;
+            /* The gradient received, and before its own is made, the output still there. */
+            at_least(&peaks.messages, messages + (number < last ? message : 0));
+            if (number < last) messages -= message;
+            if (number > 0) messages += message;
+            at_least(&peaks.messages, messages + (number < last ? message : 0));
+        }
+    }
+    peaks.activations *= element_bytes;
+    peaks.messages *= element_bytes;
+    peaks.working *= element_bytes;
+    peaks.at_once *= element_bytes;
+    return peaks;
+}
+
+ls_status ls_schedule_slots(const ls_schedule *schedule, int pp_rank, size_t batch, size_t first,
+                            size_t count, uint64_t *ret_slots)
+{
+    ls_status status = LS_OK;
+    const ls_task *tasks = ls_schedule_of(schedule, pp_rank);
+    size_t M = (size_t)schedule->micro_batches;
+    ls_run_of_leaves *runs = malloc(M * sizeof *runs);
+    uint64_t most = 1;
+
+    if (!runs) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu micro-batches", M);
+    for (int c = 0; c < schedule->chunks; c++) {
+        size_t n = 0;
+        for (int i = 0; i < schedule->n_tasks && n < M; i++) {
+            if (tasks[i].pass != LS_BACKWARD || tasks[i].chunk != c) continue;
+            ls_share own = ls_share_of(count, M, (size_t)tasks[i].micro_batch);
+            size_t lo = first + own.first;
+            runs[n++] = (ls_run_of_leaves){lo, lo + own.count};
+        }
+        at_least(&most, ls_forest_sum_slots(batch, runs, n));
+    }
+    *ret_slots = most;
+exit:
+    free(runs);
+    return status;
+}

@@ -1,0 +1,226 @@
+/* A plan against real runs: parameters, gradients, optimizer state and activations of every rank to
+ * the byte, every operation's calls and bytes; and bounds for the two that are not exact. */
+#include "lockstep/pipeline/plan.h"
+#include "oracle/verify.h"
+#include "run_fixture.h"
+
+static ls_plan *plan_of(const ls_run *run)
+{
+    ls_plan *plan;
+    ls_plan_setup setup = {&run->config, &run->layout, run->batch, run->dtype, run->gathered_loss};
+    ls_status status = ls_plan_create(&plan, &setup);
+    ck_assert_msg(status == LS_OK, "%s", ls_error_text());
+    return plan;
+}
+
+static const char *name_of(const ls_run *run, int rank)
+{
+    static char name[256];
+    char layout[128];
+    ls_layout_describe(&run->layout, layout, sizeof layout);
+    snprintf(name, sizeof name,
+             "%s, S %zu, batch %zu, layers %zu: %s, V %d, M %d, recompute %s, rank %d",
+             run->config.name, run->config.seq, run->batch, run->config.layers, layout,
+             run->layout.virtual_stages, run->layout.micro_batches,
+             ls_recompute_name(run->layout.recompute), rank);
+    return name;
+}
+
+/* Runs and compares. Two steps: a step must leave nothing behind that the next one adds to. */
+static void check_run(ls_run *run)
+{
+    ls_train_result result;
+    run->config.batch = run->batch;
+    ls_plan *plan = plan_of(run);
+    ls_status status = ls_train(run, NULL, &result);
+    ck_assert_msg(status == LS_OK, "%s: %s", name_of(run, 0), ls_error_text());
+    ck_assert_int_eq(plan->ranks, result.ranks);
+    for (int r = 0; r < plan->ranks; r++) {
+        const ls_rank_plan *p = &plan->rank[r];
+        const ls_rank_report *m = &result.rank[r];
+        for (int c = 0; c < LS_MEM_CATEGORIES; c++) {
+            bool fits = p->bytes[c] == m->peak_bytes[c];
+            if (c == LS_MEM_TEMPORARY) fits = p->bytes[c] <= m->peak_bytes[c];
+            if (c == LS_MEM_COMMUNICATION) fits = p->bytes[c] >= m->peak_bytes[c];
+            ck_assert_msg(fits, "%s: %s: planned %llu, measured %zu", name_of(run, r),
+                          ls_memory_category_name((ls_memory_category)c),
+                          (unsigned long long)p->bytes[c], m->peak_bytes[c]);
+        }
+        for (int op = 0; op < LS_OP_COUNT; op++)
+            ck_assert_msg(p->comm[op].calls * run->steps == m->comm[op].calls &&
+                              p->comm[op].bytes * run->steps == m->comm[op].bytes,
+                          "%s: %s: planned %llu calls, %llu bytes; measured %llu, %llu",
+                          name_of(run, r), ls_operation_name((ls_operation)op),
+                          (unsigned long long)(p->comm[op].calls * run->steps),
+                          (unsigned long long)(p->comm[op].bytes * run->steps),
+                          (unsigned long long)m->comm[op].calls,
+                          (unsigned long long)m->comm[op].bytes);
+        ck_assert_msg(p->at_once <= m->total_peak_bytes, "%s: at least %llu planned, %zu measured",
+                      name_of(run, r), (unsigned long long)p->at_once, m->total_peak_bytes);
+    }
+    ls_train_result_free(&result);
+    ls_plan_destroy(&plan);
+}
+
+/* Models of 5 layers, small enough for hundreds of runs. */
+static ls_run small_run(const char *name, const ls_text *text)
+{
+    ls_config config = fixture_config(name);
+    config.layers = 5;
+    config.seq = 7;
+    config.d_model = 24;
+    config.d_ff = 36;
+    ls_run run = fixture_run(&config, text, 2);
+    run.serial = false;
+    return run;
+}
+
+static const char *const models[] = {"gpt2-nano", "llama-nano"};
+
+/* Every tp, with and without sp, every mode of recomputation. */
+START_TEST(tensor_parallel)
+{
+    ls_text text = fixture_text();
+    static const int tps[] = {1, 2, 3, 4, 6, 12};
+    ls_run run = small_run(models[_i], &text);
+    run.layout.micro_batches = 3;
+    run.batch = 7;
+    for (size_t i = 0; i < sizeof tps / sizeof tps[0]; i++)
+        for (int sp = 0; sp < 2; sp++)
+            for (int mode = LS_RECOMPUTE_NONE; mode <= LS_RECOMPUTE_STAGE; mode++) {
+                run.layout.tp = tps[i];
+                run.layout.sp = sp != 0;
+                run.layout.recompute = (ls_recompute)mode;
+                check_run(&run);
+            }
+}
+END_TEST
+
+/* Every pipeline, schedule and number of micro-batches. */
+static void check_pipelines(ls_run *run, int M)
+{
+    static const struct {
+        ls_schedule_kind kind;
+        int V;
+    } schedules[] = {{LS_GPIPE, 1}, {LS_1F1B, 1}, {LS_INTERLEAVED, 1}, {LS_INTERLEAVED, 2}};
+    for (size_t s = 0; s < sizeof schedules / sizeof schedules[0]; s++)
+        for (int pp = 1; pp <= 4 && pp * schedules[s].V <= 5; pp++)
+            for (int mode = LS_RECOMPUTE_NONE; mode <= LS_RECOMPUTE_STAGE; mode++) {
+                run->layout.schedule = schedules[s].kind;
+                run->layout.virtual_stages = schedules[s].V;
+                run->layout.pp = pp;
+                run->layout.micro_batches = M;
+                run->layout.recompute = (ls_recompute)mode;
+                /* sp in every second run: each pair of choices meets */
+                run->layout.sp = (pp + mode + M) % 2 != 0;
+                check_run(run);
+            }
+}
+
+START_TEST(pipelines)
+{
+    ls_text text = fixture_text();
+    ls_run run = small_run(models[_i % 2], &text);
+    int M = 1 + _i / 2;
+    run.batch = M == 3 ? 7 : M == 6 ? 8 : 6;
+    run.layout.tp = 2;
+    check_pipelines(&run, M);
+}
+END_TEST
+
+/* Replicas with unequal shares of the batch, in the whole grid. */
+START_TEST(replicas)
+{
+    ls_text text = fixture_text();
+    for (int m = 0; m < 2; m++)
+        for (int dp = 2; dp <= 3; dp++)
+            for (int pp = 1; pp <= 3; pp++)
+                for (int mode = LS_RECOMPUTE_NONE; mode <= LS_RECOMPUTE_STAGE; mode++) {
+                    ls_run run = small_run(models[m], &text);
+                    run.layout.dp = dp;
+                    run.layout.pp = pp;
+                    run.layout.tp = pp == 3 ? 1 : 3;
+                    run.layout.micro_batches = pp + (mode + 1) % 2;
+                    run.layout.sp = (mode + pp) % 2 == 0;
+                    run.layout.recompute = (ls_recompute)mode;
+                    run.layout.schedule = mode % 2 ? LS_1F1B : LS_GPIPE;
+                    run.batch = (size_t)(dp * run.layout.micro_batches) + 1;
+                    check_run(&run);
+                }
+}
+END_TEST
+
+/* Given partitions, also stages without a layer at both ends and in the middle. */
+START_TEST(partitions)
+{
+    ls_text text = fixture_text();
+    static const int layers[][3] = {{0, 5, 0}, {2, 0, 3}, {4, 1, 0}, {0, 0, 5}};
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++)
+        for (int mode = LS_RECOMPUTE_NONE; mode <= LS_RECOMPUTE_STAGE; mode++) {
+            ls_run run = small_run(models[mode % 2], &text);
+            run.layout.pp = run.layout.given = 3;
+            memcpy(run.layout.stage_layers, layers[i], sizeof layers[i]);
+            run.layout.tp = 2;
+            run.layout.micro_batches = 2;
+            run.layout.schedule = LS_1F1B;
+            run.layout.recompute = (ls_recompute)mode;
+            run.batch = 3;
+            check_run(&run);
+        }
+}
+END_TEST
+
+/* Choices of the model: every number of key/value heads, tied or not, label smoothing, the gathered
+ * loss, the row-first MLP, binary64. */
+START_TEST(choices)
+{
+    ls_text text = fixture_text();
+    static const size_t kv_heads[] = {1, 2, 3, 6};
+    static const int tps[] = {4, 6, 12};
+    for (size_t k = 0; k < sizeof kv_heads / sizeof kv_heads[0]; k++)
+        for (size_t t = 0; t < sizeof tps / sizeof tps[0]; t++) {
+            ls_run run = small_run("llama-nano", &text);
+            run.config.kv_heads = kv_heads[k];
+            run.config.layers = 2;
+            run.config.tied = k % 2 == 0;
+            run.config.label_smoothing = t == 0 ? 0.1 : 0;
+            run.gathered_loss = t == 1;
+            run.dtype = t == 2 ? LS_F64 : LS_F32;
+            run.layout.tp = tps[t];
+            run.layout.pp = 1 + (int)k % 2;
+            run.batch = 3;
+            run.layout.micro_batches = 2;
+            check_run(&run);
+        }
+    for (int tp = 1; tp <= 4; tp++)
+        for (int mode = LS_RECOMPUTE_NONE; mode <= LS_RECOMPUTE_STAGE; mode++) {
+            ls_run run = small_run("gpt2-nano", &text);
+            run.config.mlp_cut = LS_MLP_ROW_FIRST;
+            run.config.tied = mode % 2 == 0;
+            run.config.bias = mode < 2;
+            run.layout.tp = tp;
+            run.layout.pp = 2;
+            run.layout.recompute = (ls_recompute)mode;
+            run.batch = 2;
+            check_run(&run);
+        }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("plan against runs");
+    TCase *tests = tcase_create("to the byte and the call");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, tensor_parallel, 0, 2);
+    tcase_add_loop_test(tests, pipelines, 0, 12);
+    tcase_add_test(tests, replicas);
+    tcase_add_test(tests, partitions);
+    tcase_add_test(tests, choices);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
