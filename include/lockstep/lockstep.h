@@ -48,6 +48,7 @@
 #include "lockstep/parallel/batch_sums.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/linear.h"
+#include "lockstep/parallel/losses.h"
 #include "lockstep/parallel/mlp.h"
 #include "lockstep/parallel/placement.h"
 #include "lockstep/parallel/replicas.h"

@@ -4,14 +4,23 @@
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/numerics/tree.h"
 
-ls_status ls_count_valid(ls_group *dp, const ls_batch *batch, int64_t *ret_valid)
+static int64_t count(const int32_t *labels, size_t n)
+{
+    int64_t valid = 0;
+    for (size_t i = 0; i < n; i++) valid += labels[i] != LS_IGNORE;
+    return valid;
+}
+
+ls_status ls_count_valid(ls_group *dp, const ls_config *config, const ls_batch *batch,
+                         ls_valid *ret_valid)
 {
     ls_status status = LS_OK;
-    int64_t valid = 0;
-    for (size_t t = 0; t < batch->B * batch->S; t++) valid += batch->targets[t] != LS_IGNORE;
+    int64_t valid[2] = {count(batch->targets, batch->B * batch->S), 0};
+    if (config->sentence_order && batch->order) valid[1] = count(batch->order, batch->B);
     if (ls_group_size(dp) > 1)
-        LS_TRY(ls_all_reduce(dp, &valid, &valid, 1, LS_I64, LS_REDUCE_SUM));
-    *ret_valid = valid;
+        LS_TRY(
+            ls_all_reduce(dp, valid, valid, config->sentence_order ? 2 : 1, LS_I64, LS_REDUCE_SUM));
+    *ret_valid = (ls_valid){valid[0], valid[1]};
 exit:
     return status;
 }
@@ -24,25 +33,34 @@ ls_status ls_reduce_gradients(ls_group *dp, ls_store *store, ls_batch_cut cut)
                                 store->gradient_count, LS_REAL_DTYPE, &forest);
 }
 
-ls_status ls_reduce_loss(ls_group *dp, const ls_real *sequence_losses, ls_batch_cut cut,
-                         int64_t valid, ls_real *ret_loss)
+/* Ended, divided once (rules 9 and 15). */
+static ls_real mean(ls_real sum, int64_t valid)
+{
+    ls_end_sum(&sum, 1);
+    return valid > 0 ? sum / (ls_real)valid : 0;
+}
+
+ls_status ls_reduce_loss(ls_group *dp, ls_sequence_losses sequences, ls_batch_cut cut,
+                         ls_valid valid, ls_real *ret_loss)
 {
     ls_status status = LS_OK;
     ls_forest forest = {cut.sequences, cut.bounds};
     ls_node nodes[LS_FOREST_MAX];
-    ls_real partials[LS_FOREST_MAX], loss;
+    ls_real partials[2 * LS_FOREST_MAX];
     size_t member = (size_t)ls_group_rank(dp), first = cut.bounds[member];
     size_t n = ls_tree_forest(cut.sequences, first, cut.bounds[member + 1], nodes);
+    size_t kinds = sequences.order ? 2 : 1;
 
-    for (size_t j = 0; j < n; j++)
-        partials[j] =
-            ls_tree_sum(sequence_losses + nodes[j].lo - first, nodes[j].hi - nodes[j].lo, 1);
+    for (size_t j = 0; j < n; j++) {
+        size_t at = nodes[j].lo - first, under = nodes[j].hi - nodes[j].lo;
+        partials[j * kinds] = ls_tree_sum(sequences.tokens + at, under, 1);
+        if (sequences.order) partials[j * kinds + 1] = ls_tree_sum(sequences.order + at, under, 1);
+    }
     if (ls_group_size(dp) > 1)
-        LS_TRY(ls_all_reduce_forest(dp, partials, partials, 1, LS_REAL_DTYPE, &forest));
-    /* ended, divided once (rules 9 and 15) */
-    loss = partials[0];
-    ls_end_sum(&loss, 1);
-    *ret_loss = valid ? loss / (ls_real)valid : 0;
+        LS_TRY(ls_all_reduce_forest(dp, partials, partials, kinds, LS_REAL_DTYPE, &forest));
+    *ret_loss = mean(partials[0], valid.targets);
+    /* losses in order (rule 11) */
+    if (sequences.order) *ret_loss = *ret_loss + mean(partials[1], valid.labels);
 exit:
     return status;
 }

@@ -110,9 +110,9 @@ ls_status ls_head_forward(ls_stage *stage, ls_micro_batch *mb, const ls_real *x)
                                               batch->targets, n, &stage->cuts.vocab, config->vocab,
                                               config->label_smoothing));
     for (size_t b = 0; b < batch->B; b++)
-        mb->sequence_losses[b] = ls_tree_sum(mb->losses + b * batch->S, batch->S, 1);
-    mb->valid = 0;
-    for (size_t t = 0; t < n; t++) mb->valid += batch->targets[t] != LS_IGNORE;
+        mb->sequence_losses.tokens[b] = ls_tree_sum(mb->losses + b * batch->S, batch->S, 1);
+    mb->valid = (ls_valid){0, 0};
+    for (size_t t = 0; t < n; t++) mb->valid.targets += batch->targets[t] != LS_IGNORE;
 exit:
     ls_arena_release(stage->temporary, mark);
     return status;
@@ -120,7 +120,7 @@ exit:
 
 /* dx = gradient of the last layer's output x */
 ls_status ls_head_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, const ls_real *x,
-                           int64_t valid)
+                           ls_valid valid)
 {
     ls_status status = LS_OK;
     const ls_config *config = stage->config;
@@ -129,7 +129,7 @@ ls_status ls_head_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, con
     ls_axis held = ls_cut_held(&stage->cuts.vocab, ls_group_rank(stage->tp.group));
     size_t n = ls_axis_extent(tokens), D = config->d_model, width = ls_axis_extent(held);
     size_t mark = ls_arena_mark(stage->temporary);
-    ls_real factor = 1 / (ls_real)valid;
+    ls_real factor = 1 / (ls_real)valid.targets;
     ls_token_sums sums;
     const ls_real *xf;
 

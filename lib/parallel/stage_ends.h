@@ -24,9 +24,9 @@ ls_status ls_head_keep(const ls_stage *stage, ls_micro_batch *mb) LS_MUST_USE;
  * targets. 2 all-reduces (gathered loss: 1 all-gather); sequence parallel: 1 all-gather more. */
 ls_status ls_head_forward(ls_stage *stage, ls_micro_batch *mb, const ls_real *x) LS_MUST_USE;
 
-/* dx = gradient of x when the loss is a mean over `valid` targets. 1 all-reduce; sequence parallel:
- * 1 all-gather, 1 reduce-scatter, and 1 all-reduce for the final norm's parameters. */
+/* dx = gradient of x when the loss is a mean over that many targets. 1 all-reduce; sequence
+ * parallel: 1 all-gather, 1 reduce-scatter, and 1 all-reduce for the final norm's parameters. */
 ls_status ls_head_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, const ls_real *x,
-                           int64_t valid) LS_MUST_USE;
+                           ls_valid valid) LS_MUST_USE;
 
 #endif

@@ -43,7 +43,7 @@ void ls_micro_batch_sent(ls_micro_batch *micro_batch)
     ls_arena_release(micro_batch->outgoing, 0);
 }
 
-const ls_real *ls_micro_batch_losses(const ls_micro_batch *micro_batch, int64_t *ret_valid)
+ls_sequence_losses ls_micro_batch_losses(const ls_micro_batch *micro_batch, ls_valid *ret_valid)
 {
     *ret_valid = micro_batch->valid;
     return micro_batch->sequence_losses;
@@ -126,7 +126,8 @@ ls_status ls_stage_forward(ls_stage *stage, ls_micro_batch *mb, const ls_batch *
         LS_TRY(ls_ids_check(batch->tokens, n, stage->config->vocab, 0, "token"));
     if (stage->setup.head) {
         LS_TRY(ls_ids_check(batch->targets, n, stage->config->vocab, 1, "target"));
-        LS_TRY(ls_arena_alloc(mb->kept, mb->B, sizeof(ls_real), (void *)&mb->sequence_losses));
+        LS_TRY(
+            ls_arena_alloc(mb->kept, mb->B, sizeof(ls_real), (void *)&mb->sequence_losses.tokens));
     }
 
     size_t mark = ls_arena_mark(mb->kept);
@@ -141,7 +142,7 @@ exit:
 /* ---- backward ---- */
 
 /* From the gradient of the output to that of the input, in place. */
-static ls_status backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, int64_t valid)
+static ls_status backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, ls_valid valid)
 {
     ls_status status = LS_OK;
     ls_real *y;
@@ -166,8 +167,8 @@ exit:
     return status;
 }
 
-/* No valid target anywhere: the loss is 0 whatever the parameters, so every gradient is +0 (rule
- * 15). Computed, some would be -0: sums of +0 times something negative. */
+/* No valid target or label anywhere: the loss is 0 whatever the parameters, so every gradient is +0
+ * (rule 15). Computed, some would be -0: sums of +0 times something negative. */
 static void zero_gradients(const ls_stage *stage, const ls_batch_sums *sums)
 {
     ls_axis any = {0, 0};
@@ -189,7 +190,7 @@ static void merge_gradients(ls_stage *stage)
         }
 }
 
-ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *mb, const ls_real *dx, int64_t valid,
+ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *mb, const ls_real *dx, ls_valid valid,
                             const ls_real **ret_dx)
 {
     ls_status status = LS_OK;
@@ -215,7 +216,7 @@ ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *mb, const ls_real *
     }
     /* It is sent to the stage before, when there is one. */
     LS_TRY(take(stage, mb, stage->setup.embedding ? stage->temporary : mb->outgoing, &d));
-    if (valid == 0) {
+    if (!ls_valid_any(valid)) {
         zero_gradients(stage, stage->tp.sums);
         memset(d, 0, count * sizeof *d);
     } else {

@@ -41,8 +41,8 @@ struct ls_micro_batch {
     ls_arena *outgoing; /* to the next stage, or back to the one before         */
     bool forward_done;  /* and not yet gone backward */
     ls_batch batch;
-    ls_real *sequence_losses;
-    int64_t valid;
+    ls_sequence_losses sequence_losses;
+    ls_valid valid;
     const ls_real *input; /* of a stage without the embedding */
     ls_real *x;           /* output of the embedding */
     ls_layer_kept *layers;

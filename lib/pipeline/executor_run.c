@@ -24,14 +24,22 @@ exit:
     return status;
 }
 
+/* first: number of the part's first sequence among the rank's own. */
+static void hand_over(ls_sequence_losses own, size_t first, ls_sequence_losses part,
+                      size_t sequences)
+{
+    memcpy(own.tokens + first, part.tokens, sequences * sizeof *part.tokens);
+    if (part.order) memcpy(own.order + first, part.order, sequences * sizeof *part.order);
+}
+
 static ls_status forward(ls_executor *e, ls_chunk *own, const ls_batch *batch, int micro_batch,
-                         ls_real *ret_losses)
+                         ls_sequence_losses losses)
 {
     ls_status status = LS_OK;
     ls_flight *f = NULL;
     const ls_real *x = NULL, *y;
     size_t count = ls_message_elements(e, batch);
-    int64_t valid;
+    ls_valid valid;
 
     LS_TRY(begin_flight(e, own, micro_batch, &f));
     if (own->stage > 0)
@@ -40,13 +48,14 @@ static ls_status forward(ls_executor *e, ls_chunk *own, const ls_batch *batch, i
     if (own->stage < e->stages - 1)
         LS_TRY(ls_pass_on(e, f, own->stage, LS_FORWARD, y, count));
     else
-        memcpy(ret_losses, ls_micro_batch_losses(f->kept, &valid), batch->B * sizeof *ret_losses);
+        hand_over(losses, batch->first - e->setup.first, ls_micro_batch_losses(f->kept, &valid),
+                  batch->B);
 exit:
     return status;
 }
 
 static ls_status backward(ls_executor *e, ls_chunk *own, const ls_batch *batch, int micro_batch,
-                          int64_t valid)
+                          ls_valid valid)
 {
     ls_status status = LS_OK;
     ls_flight *f = ls_flight_of(e, own, micro_batch);
@@ -72,7 +81,8 @@ exit:
     return status;
 }
 
-ls_status ls_executor_run(ls_executor *e, const ls_batch *batch, int64_t valid, ls_real *ret_losses)
+ls_status ls_executor_run(ls_executor *e, const ls_batch *batch, ls_valid valid,
+                          ls_sequence_losses losses)
 {
     ls_status status = LS_OK;
     const ls_layout *layout = e->setup.layout;
@@ -83,7 +93,7 @@ ls_status ls_executor_run(ls_executor *e, const ls_batch *batch, int64_t valid, 
     if (batch->B != e->setup.sequences || batch->first != e->setup.first)
         LS_FAIL(LS_ERR_INPUT, "%zu sequences from %zu on: this rank has %zu from %zu on", batch->B,
                 batch->first, e->setup.sequences, e->setup.first);
-    if (valid == 0) {
+    if (!ls_valid_any(valid)) {
         /* The loss is 0 whatever the parameters (rule 15). */
         memset(e->store->gradient_slab, 0,
                e->store->gradient_slots * e->store->gradient_count * sizeof(ls_real));
@@ -99,8 +109,7 @@ ls_status ls_executor_run(ls_executor *e, const ls_batch *batch, int64_t valid, 
         ls_trace_task(rank, tasks[i].pass == LS_FORWARD ? "forward" : "backward", (int)batch->step,
                       own->stage, tasks[i].micro_batch);
         if (tasks[i].pass == LS_FORWARD)
-            LS_TRY(forward(e, own, &micro_batch, tasks[i].micro_batch,
-                           ret_losses ? ret_losses + part.first : NULL));
+            LS_TRY(forward(e, own, &micro_batch, tasks[i].micro_batch, losses));
         else
             LS_TRY(backward(e, own, &micro_batch, tasks[i].micro_batch, valid));
     }

@@ -38,7 +38,7 @@ typedef struct trainer {
     ls_step_batch batch; /* own sequences */
     ls_batch_cut cut;    /* who has which */
     size_t *bounds;
-    ls_real *losses; /* of own sequences, on the last stage */
+    ls_sequence_losses losses; /* of own sequences, on the last stage */
     ls_arena *temporary;
     ls_arena *aside; /* for looking on and saving: no part of the layout, in nobody's account */
     ls_real *whole;  /* root: room for a whole parameter */
@@ -69,16 +69,16 @@ static ls_status forward_backward(trainer *t, ls_real *ret_loss)
 {
     ls_status status = LS_OK;
     int last = ls_group_size(t->pp) - 1;
-    int64_t valid;
+    ls_valid valid;
 
-    /* How many targets there are altogether is known before the first backward pass. */
-    LS_TRY(ls_count_valid(t->dp, &t->batch.batch, &valid));
+    /* How many targets and labels there are altogether is known before the first backward pass. */
+    LS_TRY(ls_count_valid(t->dp, &t->run->config, &t->batch.batch, &valid));
     LS_TRY(ls_executor_run(t->executor, &t->batch.batch, valid, t->losses));
     ls_trace_task(t->rank, "reduce", (int)t->batch.batch.step, -1, -1);
-    if (valid > 0) LS_TRY(ls_reduce_gradients(t->dp, t->store, t->cut));
+    if (ls_valid_any(valid)) LS_TRY(ls_reduce_gradients(t->dp, t->store, t->cut));
     LS_TRY(ls_executor_finish(t->executor));
     *ret_loss = 0;
-    if (valid > 0 && ls_group_rank(t->pp) == last)
+    if (ls_valid_any(valid) && ls_group_rank(t->pp) == last)
         LS_TRY(ls_reduce_loss(t->dp, t->losses, t->cut, valid, ret_loss));
     if (last > 0) LS_TRY(ls_broadcast(t->pp, ret_loss, 1, LS_REAL_DTYPE, last));
 exit:
@@ -197,7 +197,9 @@ static ls_status set_up(trainer *t)
     LS_TRY(ls_arena_alloc(t->aside, (size_t)layout->dp + 1, sizeof *t->bounds, (void *)&t->bounds));
     ls_share_bounds(run->batch, (size_t)layout->dp, t->bounds);
     t->cut = (ls_batch_cut){run->batch, t->bounds};
-    LS_TRY(ls_arena_alloc(t->aside, own.count, sizeof *t->losses, (void *)&t->losses));
+    LS_TRY(ls_arena_alloc(t->aside, own.count, sizeof(ls_real), (void *)&t->losses.tokens));
+    if (run->config.sentence_order)
+        LS_TRY(ls_arena_alloc(t->aside, own.count, sizeof(ls_real), (void *)&t->losses.order));
     if (t->root)
         LS_TRY(ls_arena_alloc(t->aside, ls_gather_elements(t->table), sizeof *t->whole,
                               (void *)&t->whole));

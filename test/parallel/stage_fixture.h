@@ -163,20 +163,35 @@ static inline void model_end(model *m, ls_store **ret_store)
         ls_store_destroy(&m->store);
 }
 
-/* The loss of the global batch from its sequences' (contract rules 9 and 15). */
-static inline ls_real loss_of(const ls_real *sequences, size_t B, int64_t valid)
+/* A mean over the global batch from its sequences' sums (contract rules 9 and 15). */
+static inline ls_real mean_of(const ls_real *sequences, size_t B, int64_t valid)
 {
     ls_real loss = ls_tree_sum(sequences, B, 1);
     ls_end_sum(&loss, 1);
     return valid > 0 ? loss / (ls_real)valid : 0;
 }
 
+/* The loss of the global batch. */
+static inline ls_real loss_of(ls_sequence_losses sequences, size_t B, ls_valid valid)
+{
+    ls_real loss = mean_of(sequences.tokens, B, valid.targets);
+    return sequences.order ? loss + mean_of(sequences.order, B, valid.labels) : loss;
+}
+
+/* Copies the losses of a part of a batch to where the whole batch's are. */
+static inline void losses_put(ls_sequence_losses whole, size_t first, ls_sequence_losses part,
+                              size_t sequences)
+{
+    memcpy(whole.tokens + first, part.tokens, sequences * sizeof *part.tokens);
+    if (part.order) memcpy(whole.order + first, part.order, sequences * sizeof *part.order);
+}
+
 /* Loss and gradients of a batch that is the whole global batch. */
 static inline ls_status model_gradients(model *m, const ls_batch *batch, ls_real *ret_loss)
 {
     ls_status status = LS_OK;
-    int64_t valid;
-    const ls_real *sequences;
+    ls_valid valid;
+    ls_sequence_losses sequences;
     LS_TRY(ls_stage_forward(m->stage, m->micro_batch, batch, NULL, NULL));
     sequences = ls_micro_batch_losses(m->micro_batch, &valid);
     *ret_loss = loss_of(sequences, batch->B, valid);

@@ -30,7 +30,7 @@ static ls_status bare_rank(ls_rank *rank, void *argument)
     LS_TRY(model_begin(&m, ls_rank_world_group(rank), b->table, inner, b->values));
     LS_TRY(ls_stage_forward(m.stage, m.micro_batch, &batch, b->x, &out));
     memcpy(b->y[r], out, sizeof b->y[r]);
-    LS_TRY(ls_stage_backward(m.stage, m.micro_batch, b->dy, 1, &out));
+    LS_TRY(ls_stage_backward(m.stage, m.micro_batch, b->dy, (ls_valid){1, 0}, &out));
     memcpy(b->dx[r], out, sizeof b->dx[r]);
 exit:
     model_end(&m, &b->store[r]);

@@ -39,7 +39,7 @@ static ls_status mask_rank(ls_rank *rank, void *argument)
     for (size_t i = 0; i < ROWS * D; i++) j->x[r][i] = (ls_real)NAN;
     put_columns(j->x[r], x, B, S * D, own.first * D, own.count * D);
     for (size_t i = 0; i < ROWS * D; i++) dx[i] = 1;
-    LS_TRY(ls_stage_backward(m.stage, m.micro_batch, dx, 1, &x));
+    LS_TRY(ls_stage_backward(m.stage, m.micro_batch, dx, (ls_valid){1, 0}, &x));
     ls_stage_finish_gradients(m.stage);
     ls_add_uses(m.store);
 exit:

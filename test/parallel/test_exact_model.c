@@ -123,7 +123,7 @@ static ls_status exact_rank(ls_rank *rank, void *argument)
         for (size_t i = 0; i < ROWS * D; i++) j->out[r][i] = (ls_real)j->y[i];
         put_columns(j->out[r], y, B, S * D, own.first * D, own.count * D);
         dy = columns_of(j->dy, B, S * D, own.first * D, own.count * D);
-        LS_TRY(ls_stage_backward(m.stage, m.micro_batch, dy, 1, NULL));
+        LS_TRY(ls_stage_backward(m.stage, m.micro_batch, dy, (ls_valid){1, 0}, NULL));
         ls_stage_finish_gradients(m.stage);
         ls_add_uses(m.store);
     }

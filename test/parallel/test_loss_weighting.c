@@ -114,19 +114,19 @@ static ls_status weighting_rank(ls_rank *rank, void *argument)
     int r = ls_rank_index(rank);
     ls_stage_setup setup = whole_model(&j->known->table->config);
     model m = {NULL, NULL, NULL, NULL};
-    ls_real losses[MOST_SEQUENCES];
-    int64_t valid, all = 0;
+    ls_real token_losses[MOST_SEQUENCES];
+    ls_sequence_losses losses = {token_losses, NULL};
+    ls_valid valid, all = {0, 0};
 
     setup.gathered_loss = j->gathered;
     LS_TRY(model_begin(&m, ls_rank_world_group(rank), j->known->table, setup, j->known->values));
     for (size_t first = 0; first < j->example->B; first += j->micro) {
         ls_batch batch = micro_batch(j, first);
         LS_TRY(ls_stage_forward(m.stage, m.micro_batch, &batch, NULL, NULL));
-        memcpy(losses + first, ls_micro_batch_losses(m.micro_batch, &valid),
-               j->micro * sizeof *losses);
-        all += valid;
+        losses_put(losses, first, ls_micro_batch_losses(m.micro_batch, &valid), j->micro);
+        all = ls_valid_add(all, valid);
     }
-    j->valid[r] = all;
+    j->valid[r] = all.targets;
     j->loss[r] = loss_of(losses, j->example->B, all);
     for (size_t first = 0; first < j->example->B; first += j->micro) {
         ls_batch batch = micro_batch(j, first);

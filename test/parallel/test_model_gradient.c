@@ -39,8 +39,8 @@ static ls_status loss_at(model *m, const ls_batch *batch, ls_real *element, doub
 {
     ls_status status = LS_OK;
     double kept = element ? *element : 0;
-    int64_t valid;
-    const ls_real *sequences;
+    ls_valid valid;
+    ls_sequence_losses sequences;
     if (element) *element = value;
     LS_TRY(ls_stage_forward(m->stage, m->micro_batch, batch, NULL, NULL));
     sequences = ls_micro_batch_losses(m->micro_batch, &valid);

@@ -232,16 +232,16 @@ typedef struct part {
     ls_micro_batch *at[2];
 } part;
 
-static ls_status forward_part(ls_stage *const *stage, part *p, ls_real *losses, int64_t *valid)
+static ls_status forward_part(ls_stage *const *stage, part *p, ls_sequence_losses losses,
+                              ls_valid *valid)
 {
     ls_status status = LS_OK;
     const ls_real *between;
-    int64_t own;
+    ls_valid own;
     LS_TRY(ls_stage_forward(stage[0], p->at[0], &p->batch, NULL, &between));
     LS_TRY(ls_stage_forward(stage[1], p->at[1], &p->batch, between, NULL));
-    memcpy(losses + p->batch.first, ls_micro_batch_losses(p->at[1], &own),
-           p->batch.B * sizeof *losses);
-    *valid += own;
+    losses_put(losses, p->batch.first, ls_micro_batch_losses(p->at[1], &own), p->batch.B);
+    *valid = ls_valid_add(*valid, own);
 exit:
     return status;
 }
@@ -258,8 +258,9 @@ static ls_status parts_rank(ls_rank *rank, void *argument)
                                {.first_layer = x->cut, .layers = layers - x->cut, .head = true}};
     ls_stage *stage[2] = {NULL, NULL};
     part part_of[MOST_PARTS];
-    ls_real losses[SEQUENCES];
-    int64_t valid = 0;
+    ls_real token_losses[SEQUENCES], order_losses[SEQUENCES];
+    ls_sequence_losses losses = {token_losses, order_losses};
+    ls_valid valid = {0, 0};
     memset(part_of, 0, sizeof part_of);
     LS_TRY(store_begin(&x->store[r], x->table, ls_group_size(tp), r, x->values));
     LS_TRY(ls_store_gradient_slots(x->store[r], SEQUENCES));
@@ -281,6 +282,7 @@ static ls_status parts_rank(ls_rank *rank, void *argument)
         for (int s = 0; s < 2; s++) LS_TRY(ls_micro_batch_create(&p->at[s], stage[s]));
         LS_TRY(forward_part(stage, p, losses, &valid));
     }
+    if (!x->table->config.sentence_order) losses.order = NULL;
     x->loss[r] = loss_of(losses, SEQUENCES, valid);
     for (size_t i = 0; i < x->n; i++) {
         part *p = &part_of[x->backwards ? x->n - 1 - i : i];

@@ -51,8 +51,9 @@ static ls_status chain_rank(ls_rank *rank, void *argument)
     ls_status status = LS_OK;
     chain_case *x = argument;
     int r = ls_rank_index(rank);
-    const ls_real *between, *losses, *back;
-    int64_t valid;
+    const ls_real *between, *back;
+    ls_sequence_losses losses;
+    ls_valid valid;
     chain c = {0};
     LS_TRY(chain_begin(&c, rank, x->table, x->cut, x->values));
     LS_TRY(ls_stage_forward(c.stage[0], c.micro_batch[0], x->batch, NULL, &between));
@@ -112,7 +113,7 @@ static ls_status alive_pass(alive *a, ls_group *tp, bool beside, ls_store **ret_
 {
     ls_status status = LS_OK;
     ls_micro_batch *other = NULL;
-    int64_t valid;
+    ls_valid valid;
     model m = {NULL, NULL, NULL, NULL};
     LS_TRY(model_begin(&m, tp, a->table, whole_model(&a->table->config), a->values));
     LS_TRY(ls_micro_batch_create(&other, m.stage));
@@ -193,7 +194,7 @@ static ls_status refusals_rank(ls_rank *rank, void *argument)
     ls_batch batch = *x->batch;
     ls_stage_setup setup = whole_model(&x->table->config);
     ls_stage *stage = NULL;
-    int64_t valid;
+    ls_valid valid;
     model m = {NULL, NULL, NULL, NULL};
     LS_TRY(model_begin(&m, ls_rank_world_group(rank), x->table, setup, x->values));
     setup.tp = ls_rank_world_group(rank);
@@ -215,7 +216,7 @@ static ls_status refusals_rank(ls_rank *rank, void *argument)
     batch.first = 1;
     note(x, 4, ls_stage_forward(stage, m.micro_batch, &batch, NULL, NULL));
     batch.first = 0;
-    note(x, 5, ls_stage_backward(m.stage, m.micro_batch, NULL, 1, NULL));
+    note(x, 5, ls_stage_backward(m.stage, m.micro_batch, NULL, (ls_valid){1, 0}, NULL));
     LS_TRY(ls_stage_forward(m.stage, m.micro_batch, &batch, NULL, NULL));
     (void)ls_micro_batch_losses(m.micro_batch, &valid);
     LS_TRY(ls_stage_backward(m.stage, m.micro_batch, NULL, valid, NULL));

@@ -12,6 +12,7 @@
 #include "lockstep/model/batch.h"
 #include "lockstep/model/store.h"
 #include "lockstep/parallel/attention_block.h"
+#include "lockstep/parallel/losses.h"
 #include "lockstep/parallel/sharding.h"
 
 LS_BEGIN_DECLS
@@ -71,17 +72,18 @@ LS_API ls_status ls_stage_forward(ls_stage *stage, ls_micro_batch *micro_batch,
 #define ls_micro_batch_sent LS_TYPED(ls_micro_batch_sent)
 LS_API void ls_micro_batch_sent(ls_micro_batch *micro_batch);
 
-/* After forward, with the head: per sequence T(S) over its tokens' losses (rule 9), and the
- * micro-batch's number of valid targets. The global loss is T over all sequences, + (+0), divided
- * by all valid targets; 0 when there is none. */
+/* After forward, with the head: the losses of the micro-batch's sequences (rule 9), to be read
+ * until backward, and how many targets and labels it has. The loss of the global batch is made of
+ * those of all sequences: ls_reduce_loss. */
 #define ls_micro_batch_losses LS_TYPED(ls_micro_batch_losses)
-LS_API const ls_real *ls_micro_batch_losses(const ls_micro_batch *micro_batch, int64_t *ret_valid);
+LS_API ls_sequence_losses ls_micro_batch_losses(const ls_micro_batch *micro_batch,
+                                                ls_valid *ret_valid);
 
-/* Backward. dx: gradient of the output (NULL with the head). valid: valid targets of the global
- * batch, the same on every stage and rank; 0: every gradient is +0 (rule 15), nothing is computed
- * or sent. *ret_dx: gradient of the input (NULL with the embedding), to be sent back: it lives
- * until ls_micro_batch_sent or the next forward pass. Once after each forward pass, else
- * LS_ERR_INPUT.
+/* Backward. dx: gradient of the output (NULL with the head). valid: valid targets and labels of the
+ * global batch, the same on every stage and rank; without any every gradient is +0 (rule 15) and
+ * nothing is computed or sent. *ret_dx: gradient of the input (NULL with the embedding), to be sent
+ * back: it lives until ls_micro_batch_sent or the next forward pass. Once after each forward pass,
+ * else LS_ERR_INPUT.
  *
  * The gradients of the stage's parameters, those of a tied parameter by use: with setup.batch 0
  * they are overwritten. Else each complete node of T(batch) that the micro-batch makes goes to a
@@ -95,7 +97,7 @@ LS_API const ls_real *ls_micro_batch_losses(const ls_micro_batch *micro_batch, i
  * and 1 all-reduce per layer and 1 for the head, of the norms' parameters. */
 #define ls_stage_backward LS_TYPED(ls_stage_backward)
 LS_API ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *micro_batch, const ls_real *dx,
-                                   int64_t valid, const ls_real **ret_dx) LS_MUST_USE;
+                                   ls_valid valid, const ls_real **ret_dx) LS_MUST_USE;
 
 /* Forgets the gradients of the step before; nothing to do with setup.batch 0. */
 #define ls_stage_begin_gradients LS_TYPED(ls_stage_begin_gradients)

@@ -13,6 +13,7 @@
 #include "lockstep/model/batch.h"
 #include "lockstep/model/store.h"
 #include "lockstep/numerics/gemm.h"
+#include "lockstep/parallel/losses.h"
 #include "lockstep/pipeline/schedule.h"
 
 LS_BEGIN_DECLS
@@ -44,12 +45,13 @@ LS_API void ls_executor_destroy(ls_executor **executor);
 
 /* Runs every task of the schedule: all micro-batches forward and backward. Leaves the gradients of
  * own sequences in the store's slots as ls_stage_settle_gradients says, and on the last stage the
- * losses of own sequences in ret_losses (elsewhere not touched; may be NULL there). batch: own
- * sequences. valid: valid targets of the global batch; 0: every gradient is +0, nothing is computed
- * or sent, ret_losses is not touched. All ranks of the pipeline call it together. */
+ * losses of own sequences in `losses` (elsewhere not touched; may be NULL there). batch: own
+ * sequences. valid: valid targets and labels of the global batch; without any every gradient is +0,
+ * nothing is computed or sent, and `losses` is not touched. All ranks of the pipeline call it
+ * together. */
 #define ls_executor_run LS_TYPED(ls_executor_run)
-LS_API ls_status ls_executor_run(ls_executor *executor, const ls_batch *batch, int64_t valid,
-                                 ls_real *ret_losses) LS_MUST_USE;
+LS_API ls_status ls_executor_run(ls_executor *executor, const ls_batch *batch, ls_valid valid,
+                                 ls_sequence_losses losses) LS_MUST_USE;
 
 /* Ends the gradients once they are reduced over the data-parallel replicas: the masked sums of the
  * embedding (rule 14), then the uses of a tied embedding, which the first and the last rank of the
