@@ -8,6 +8,8 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
+import xml.etree.ElementTree
 
 LEGAL = "1, 2, 3, 4, 6 or 12"
 
@@ -84,6 +86,23 @@ CHAPTERS = {
             ("--ranks 2", r"WRONG ON PURPOSE.*20 of 20 numbers"),
         ],
     },
+    "08_pipeline_schedules": {
+        "good": ["--ranks 5 --micro-batches 3 --batch 7", "--ranks 16 --virtual-stages 4",
+                 "--ranks 7 --virtual-stages 3 --micro-batches 17 --batch 29",
+                 "--micro-batches 1 --batch 1", "--micro-batches 32 --batch 32",
+                 "--schedule naive", "--schedule gpipe --seed 9", "--virtual-stages 1"],
+        "bad": [("--micro-batches 9", "8 sequences make 1 to 8"), ("--ranks 17", "1 to 16"),
+                ("--virtual-stages 5", "1 to 4"), ("--schedule zigzag", "interleaved"),
+                ("--svg missing/folder/x.svg", "missing/folder/x.svg")],
+        "lessons": [
+            ("", r"\n 0 0-1-2-3-\.{12}a===\.\.b===\.\.c===\.\.d===\n 1 \.\.0-1-2-\.{8}a===3-b==="),
+            ("", r"\n 1 \.01230123\.{6}a=b=c=d=a=b=c=d=\.\.\n"),
+            ("", r"time 96, idle 3/4 of it; the formula \(K - 1\) / K: 3/4"),
+            ("", r"time 33, idle 3/11 of it"),
+            ("--micro-batches 8 --schedule 1f1b", r"(?m)^   1 +3 +1536 +16 +2048  2\.\.4$"),
+            ("", r"in a circle: rank 3's B0 waits for rank 3's F0, which stands behind B0\n"),
+        ],
+    },
 }
 BAD = [("--ranks 0", "--ranks 0"), ("--ranks -1", "--ranks -1"), ("--ranks x", "--ranks x"),
        ("--ranks 2.5", "whole number"), ("--ranks 99999999999999999999", "whole number"),
@@ -154,6 +173,15 @@ def main():
             expect(status == 3 and err.startswith(f"{name}: {who}") and err.count("\n") == 1 and
                    out.count(f"gave up after rank {ranks // 2} failed: fire in ") == ranks - 1,
                    line, status, err, out)
+
+    if name == "08_pipeline_schedules":
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "p.svg")
+            status, out, err = run(program, f"--ranks 3 --schedule 1f1b --svg {path}")
+            with open(path, encoding="utf-8") as file:
+                drawing = xml.etree.ElementTree.parse(file).getroot()
+            boxes = [box for box in drawing.iter() if box.tag.endswith("}rect")]
+            expect(status == 0 and err == "" and len(boxes) >= 2 * 3 * 4, "--svg", status, err, out)
 
     status, out, err = run(faulty, "")
     expect(status == 1 and "DIFFERENT" in out and err == "", "the built-in fault is not found:",
