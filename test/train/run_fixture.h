@@ -43,4 +43,27 @@ static inline ls_run fixture_run(const ls_config *config, const ls_text *text, u
     return run;
 }
 
+/* A layout in one line. */
+typedef struct grid_of {
+    int dp, pp, tp;
+    bool sp;
+    int chunks, micro_batches; /* V, M */
+    ls_schedule_kind schedule;
+    ls_recompute recompute;
+} grid_of;
+
+static inline ls_layout fixture_layout(const grid_of *grid)
+{
+    ls_layout layout = ls_layout_serial();
+    layout.dp = grid->dp;
+    layout.pp = grid->pp;
+    layout.tp = grid->tp;
+    layout.sp = grid->sp;
+    layout.virtual_stages = grid->chunks;
+    layout.micro_batches = grid->micro_batches;
+    layout.schedule = grid->schedule;
+    layout.recompute = grid->recompute;
+    return layout;
+}
+
 #endif

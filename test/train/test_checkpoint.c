@@ -54,37 +54,55 @@ static void ck_same_file(const char *left, const char *right)
     ls_safetensors_close(&b);
 }
 
-/* 2 steps at one tp, 2 more at another, against 4 serial ones: the same file, moments and all. 0
- * stands for the serial baseline. */
+/* Every axis changes from one to another, and with M, V and dp also who has which sequences when.
+ * The first stands for the serial baseline. */
+static const grid_of grids[] = {
+    {1, 1, 1, false, 1, 1, LS_GPIPE, LS_RECOMPUTE_NONE},
+    {1, 1, 12, true, 1, 1, LS_GPIPE, LS_RECOMPUTE_NONE},
+    {2, 2, 1, false, 1, 3, LS_1F1B, LS_RECOMPUTE_LAYER},
+    {1, 2, 2, true, 2, 4, LS_INTERLEAVED, LS_RECOMPUTE_SELECTIVE},
+    {3, 1, 1, false, 4, 2, LS_INTERLEAVED, LS_RECOMPUTE_NONE},
+    {1, 4, 3, false, 1, 7, LS_GPIPE, LS_RECOMPUTE_STAGE},
+};
+enum { GRIDS = sizeof grids / sizeof grids[0] };
+
+static ls_run in_grid(const ls_run *run, int grid)
+{
+    ls_run changed = *run;
+    changed.serial = grid == 0;
+    changed.layout = fixture_layout(&grids[grid]);
+    return changed;
+}
+
+/* 2 steps in one layout, 2 more in another, against 4 serial ones: the same file, moments and all,
+ * every layer's under its own name, whichever stage had it. */
 START_TEST(any_layout_reads_what_any_wrote)
 {
-    static const int degrees[] = {0, 1, 3, 4, 12};
     static const char *const models[] = {"gpt2-nano", "llama-nano"};
     ls_text text = fixture_text();
     ls_config config = fixture_config(models[_i % 2]);
-    config.layers = 1;
+    config.layers = 4;
+    config.seq = 5;
     ls_run whole = fixture_run(&config, &text, 4);
     whole.dtype = _i / 2 ? LS_F64 : LS_F32;
     whole.seed = 99;
     whole.save = again;
     ls_train_result uninterrupted = train(&whole);
-    for (int from = 0; from < 5; from++) {
-        ls_run first = whole;
+    for (int from = 0; from < GRIDS; from++) {
+        ls_run first = in_grid(&whole, from);
         first.steps = 2;
-        first.serial = degrees[from] == 0;
-        first.layout.tp = degrees[from] ? degrees[from] : 1;
         first.save = saved;
         ls_train_result half = train(&first);
-        for (int to = 0; to < 5; to++) {
-            ls_run rest = whole;
+        for (int to = 0; to < GRIDS; to++) {
+            ls_run rest = in_grid(&whole, to);
             rest.seed = 1234; /* not given: the checkpoint's own 99 goes before it */
             rest.load = saved;
-            rest.serial = degrees[to] == 0;
-            rest.layout.tp = degrees[to] ? degrees[to] : 1;
             rest.save = damaged;
             ls_train_result done = train(&rest);
             ck_assert_uint_eq(done.first_step, 2);
             ck_assert_uint_eq(done.last_step, 4);
+            ck_assert(memcmp(&done.last_loss, &uninterrupted.last_loss, sizeof done.last_loss) ==
+                      0);
             ck_same_file(again, damaged);
             ls_train_result_free(&done);
         }

@@ -1,5 +1,5 @@
-/* Whole runs, ORDERED: every tensor-parallel degree gives the bits of the serial baseline - losses,
- * every gradient, every parameter after every step. */
+/* Whole runs, ORDERED: every tensor-parallel degree, and grids of every axis, give the bits of the
+ * serial baseline - losses, every gradient, every parameter after every step. */
 #include "oracle/verify.h"
 #include "run_fixture.h"
 
@@ -119,6 +119,56 @@ START_TEST(row_first)
 }
 END_TEST
 
+/* The training loop over every axis: a batch of 8, also in 3 replicas (3, 3 and 2 sequences) and in
+ * micro-batches of unequal size, below, at and above the number of stages; groups along each axis
+ * that are not runs of ranks. */
+START_TEST(every_axis)
+{
+    static const grid_of grids[] = {
+        {2, 1, 1, false, 1, 1, LS_GPIPE, LS_RECOMPUTE_NONE},
+        {8, 1, 1, false, 1, 1, LS_GPIPE, LS_RECOMPUTE_NONE},
+        {1, 1, 1, false, 1, 5, LS_GPIPE, LS_RECOMPUTE_STAGE},
+        {1, 1, 1, false, 4, 3, LS_INTERLEAVED, LS_RECOMPUTE_NONE},
+        {1, 2, 1, false, 1, 1, LS_GPIPE, LS_RECOMPUTE_NONE},
+        {1, 4, 1, false, 1, 3, LS_1F1B, LS_RECOMPUTE_LAYER},
+        {3, 1, 2, true, 1, 2, LS_1F1B, LS_RECOMPUTE_NONE},
+        {1, 2, 3, true, 2, 4, LS_INTERLEAVED, LS_RECOMPUTE_SELECTIVE},
+        {2, 2, 2, true, 1, 4, LS_1F1B, LS_RECOMPUTE_SELECTIVE},
+        {3, 3, 1, false, 1, 2, LS_GPIPE, LS_RECOMPUTE_NONE},
+        {2, 4, 6, true, 1, 2, LS_1F1B, LS_RECOMPUTE_STAGE},
+    };
+    static const char *const models[] = {"gpt2-nano", "llama-nano"};
+    ls_config config = fixture_config(models[_i]);
+    ls_text text = fixture_text();
+    config.layers = 4;
+    config.seq = 5;
+    config.dropout = 0.1;
+    ls_run run = fixture_run(&config, &text, 3);
+    ls_record *record;
+    ls_train_result serial, result;
+    run.dtype = _i ? LS_F64 : LS_F32;
+    run.clip = 0.5;
+    ls_status status = ls_record_run(&record, &run, NULL, &serial);
+    ck_assert_msg(status == LS_OK, "serial: %s", ls_error_text());
+    run.serial = false;
+    for (size_t i = 0; i < sizeof grids / sizeof grids[0]; i++) {
+        ls_departure departure;
+        char text_of[512] = "", layout[200];
+        run.layout = fixture_layout(&grids[i]);
+        ls_layout_describe(&run.layout, layout, sizeof layout);
+        status = ls_verify_run(record, &run, NULL, &departure, &result);
+        if (status == LS_DIFFERENT)
+            ls_departure_describe(&departure, run.dtype, text_of, sizeof text_of);
+        ck_assert_msg(status == LS_OK, "%s, %s: %s%s", config.name, layout, text_of,
+                      ls_error_text());
+        ck_assert_str_eq(result.digest, serial.digest);
+        ls_train_result_free(&result);
+    }
+    ls_train_result_free(&serial);
+    ls_record_destroy(&record);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("layouts");
@@ -130,6 +180,10 @@ int main(void)
     tcase_add_test(tests, llama_with_other_kv_heads);
     tcase_add_test(tests, sequences_that_nothing_divides);
     tcase_add_test(tests, row_first);
+    suite_add_tcase(suite, tests);
+    tests = tcase_create("every axis");
+    tcase_set_timeout(tests, 200);
+    tcase_add_loop_test(tests, every_axis, 0, 2);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
