@@ -171,7 +171,7 @@ typedef struct grid_rank {
     ls_share own;
     size_t bounds[GRID_RANKS + 1];
     ls_batch_cut cut;
-    ls_real losses[GRID_SEQUENCES];
+    ls_real token_losses[GRID_SEQUENCES], order_losses[GRID_SEQUENCES];
     char *wrong; /* room for a line, the first that is left is kept */
 } grid_rank;
 
@@ -296,14 +296,16 @@ static inline ls_status grid_gradients(grid_rank *g, const ls_batch *batch, ls_r
     ls_status status = LS_OK;
     ls_batch own = ls_batch_part(batch, g->own.first, g->own.count);
     int last = ls_group_size(g->pp) - 1;
-    int64_t valid;
-    LS_TRY(ls_count_valid(g->dp, &own, &valid));
-    LS_TRY(ls_executor_run(g->executor, &own, valid, g->losses));
-    if (valid > 0) LS_TRY(ls_reduce_gradients(g->dp, g->store, g->cut));
+    const ls_config *config = &g->run->right->f.table->config;
+    ls_sequence_losses losses = {g->token_losses, config->sentence_order ? g->order_losses : NULL};
+    ls_valid valid;
+    LS_TRY(ls_count_valid(g->dp, config, &own, &valid));
+    LS_TRY(ls_executor_run(g->executor, &own, valid, losses));
+    if (ls_valid_any(valid)) LS_TRY(ls_reduce_gradients(g->dp, g->store, g->cut));
     LS_TRY(ls_executor_finish(g->executor));
     *ret_loss = 0;
-    if (valid > 0 && ls_group_rank(g->pp) == last)
-        LS_TRY(ls_reduce_loss(g->dp, g->losses, g->cut, valid, ret_loss));
+    if (ls_valid_any(valid) && ls_group_rank(g->pp) == last)
+        LS_TRY(ls_reduce_loss(g->dp, losses, g->cut, valid, ret_loss));
     if (last > 0) LS_TRY(ls_broadcast(g->pp, ret_loss, 1, LS_REAL_DTYPE, last));
 exit:
     return status;
