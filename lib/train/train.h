@@ -35,6 +35,8 @@ typedef struct ls_run {
     double clip;        /* 0: none */
     const char *load;   /* safetensors to begin from; NULL: initial values from the seed */
     const char *save;   /* safetensors to write at the end; NULL: none */
+    const char *trace;  /* file for what every rank did (trace_file.h); NULL: none. The serial
+                           baseline then runs a few steps too, to be compared with */
     bool gathered_loss; /* gather the logits instead of the fused vocabulary-parallel loss */
     ls_world_options world;
 } ls_run;

@@ -14,6 +14,16 @@ ls_status ls_train_serial(const ls_run *run, const ls_param_table *table, const 
 ls_status ls_train_layout(const ls_run *run, const ls_param_table *table, const ls_watcher *watcher,
                           ls_train_result *ret_result) LS_MUST_USE;
 
+/* The one that the run's precision and `serial` ask for. */
+ls_status ls_train_either(const ls_run *run, const ls_param_table *table, const ls_watcher *watcher,
+                          ls_train_result *ret_result) LS_MUST_USE;
+
+/* Before a run with `trace`: LS_ERR_INPUT, LS_ERR_IO when the file could not be written. After it:
+ * measures the serial baseline and writes the file. */
+ls_status ls_trace_check(const ls_run *run) LS_MUST_USE;
+ls_status ls_trace_save(const ls_run *run, const ls_param_table *table,
+                        const ls_train_result *result, const ls_trace *trace) LS_MUST_USE;
+
 /* The sequences first .. first + sequences of the global batch of one step, with room of their own.
  */
 typedef struct ls_step_batch {

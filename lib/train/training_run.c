@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "io/new_file.h"
+#include "lockstep/comm/trace.h"
 #include "lockstep/io/safetensors.h"
 #include "lockstep/model/masked_text.h"
 #include "train/checkpoint_metadata.h"
@@ -52,13 +53,23 @@ exit:
     return status;
 }
 
+ls_status ls_train_either(const ls_run *run, const ls_param_table *table, const ls_watcher *watcher,
+                          ls_train_result *ret_result)
+{
+    bool f64 = run->dtype == LS_F64;
+    if (run->serial)
+        return (f64 ? ls_train_serial_f64 : ls_train_serial_f32)(run, table, watcher, ret_result);
+    return (f64 ? ls_train_layout_f64 : ls_train_layout_f32)(run, table, watcher, ret_result);
+}
+
 ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result *ret_result)
 {
     static const ls_watcher nobody;
     ls_status status = LS_OK;
     ls_param_table *table = NULL;
-    bool f64 = run->dtype == LS_F64;
     ls_run seeded = *run;
+    ls_trace *trace = NULL;
+    ls_train_result result = {0};
     ls_safetensors_writer *trial = NULL;
 
     LS_TRY(ls_run_check(run));
@@ -71,13 +82,21 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result
         LS_TRY(ls_safetensors_create(&trial, run->save));
         ls_safetensors_destroy(&trial);
     }
+    if (run->trace) {
+        LS_TRY(ls_trace_check(run));
+        LS_TRY(ls_trace_create(&trace));
+        seeded.world.trace = trace;
+    }
     /* A run that goes on draws from the stream that it began with, unless told otherwise. */
     if (seeded.load && !seeded.seed_given)
         LS_TRY(ls_checkpoint_seed(seeded.load, seeded.seed, &seeded.seed));
-    LS_TRY((seeded.serial ? f64 ? ls_train_serial_f64 : ls_train_serial_f32
-            : f64         ? ls_train_layout_f64
-                          : ls_train_layout_f32)(&seeded, table, watcher, ret_result));
+    LS_TRY(ls_train_either(&seeded, table, watcher, &result));
+    if (trace) LS_TRY(ls_trace_save(&seeded, table, &result, trace));
+    *ret_result = result;
+    result.rank = NULL;
 exit:
+    ls_train_result_free(&result);
+    ls_trace_destroy(&trace);
     ls_param_table_destroy(&table);
     return status;
 }

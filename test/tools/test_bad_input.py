@@ -53,6 +53,22 @@ def commands_and_options(program, checks):
             (["train", "--serial", "--tp", "2"], "--tp 2", "--serial")):
         refused(program, checks, words, *names)
     refused(program, checks, ["train", "--steps", "1"], "LOCKSTEP_ISA", env={"LOCKSTEP_ISA": "sse"})
+    for words, *names in (
+            ([], "TRACE"),
+            (["none.json"], "none.json"),
+            (["a.json", "b.json"], "b.json"),
+            (["text.txt"], "text.txt", "not JSON"),
+            (["none.json", "--link", "5"], "--link 5", "5us,10GB/s"),
+            (["none.json", "--link", "5us,0GB/s"], "--link 5us,0GB/s", "above 0"),
+            (["none.json", "--draw", "x.png"], "--draw x.png", ".svg"),
+            (["none.json", "--step", "-2"], "--step -2"),
+            (["none.json", "--tp", "2"], "--tp")):
+        refused(program, checks, ["replay", *words], *names)
+    for words, *names in (
+            (["--serial", "--trace", "t.json"], "--trace t.json", "--serial"),
+            (["--trace", "no/t.json"], "no/t.json"),
+            (["--save", "t.json", "--trace", "t.json"], "--trace t.json", "--save")):
+        refused(program, checks, ["train", "--text", "text.txt", *words], *names)
     # Every number that --help lists, with values that no number may have.
     for command in ("train", "verify"):
         listed = program.run(command, "--help").out

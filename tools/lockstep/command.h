@@ -16,6 +16,7 @@ typedef struct command_spec {
 } command_spec;
 
 ls_status train_command(const command_spec *command, int argc, const char *const *argv);
+ls_status replay_command(const command_spec *command, int argc, const char *const *argv);
 ls_status verify_command(const command_spec *command, int argc, const char *const *argv);
 
 #endif

@@ -15,6 +15,7 @@ static const command_spec commands[] = {
     {"train", "trains a model in a layout", FOR_TRAIN, train_command},
     {"verify", "runs the same training serially and in a layout and compares every bit", FOR_VERIFY,
      verify_command},
+    {"replay", "lays a traced run out as if every rank had its own core", 0, replay_command},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -65,7 +66,8 @@ static ls_status run(int argc, const char *const *argv)
 {
     ls_status status = LS_OK;
     if (argc < 2)
-        LS_FAIL(LS_ERR_INPUT, "a command is missing: train or verify; lockstep --help lists them");
+        LS_FAIL(LS_ERR_INPUT,
+                "a command is missing: train, verify or replay; lockstep --help lists them");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_help(stdout);

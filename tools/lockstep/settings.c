@@ -112,6 +112,9 @@ static void make_table(settings *s, const command_spec *command)
     ADD(FOR_ALL, ls_option_string("load", &run->load, "FILE",
                                   "safetensors to begin from, saved in any layout"));
     ADD(FOR_TRAIN, ls_option_string("save", &run->save, "FILE", "safetensors to write at the end"));
+    ADD(FOR_TRAIN, ls_option_string("trace", &run->trace, "FILE.json",
+                                    "what every rank did, for Perfetto or Chrome and for lockstep "
+                                    "replay; runs a few steps of the baseline too"));
     ADD(FOR_ALL, ls_option_int("timeout", &s->timeout_s, 1, 86400, "SECONDS",
                                "how long a rank may wait for another"));
     ADD(FOR_VERIFY, ls_option_flag("no-truth", &s->no_truth,

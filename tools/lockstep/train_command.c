@@ -61,6 +61,7 @@ static void print_result(FILE *out, const settings *s, const ls_train_result *re
             (unsigned long long)(result->last_step - result->first_step),
             ls_duration_text(result->ns, time));
     if (s->run.save != NULL) fprintf(out, "saved in %s\n", ls_show(s->run.save));
+    if (s->run.trace != NULL) fprintf(out, "trace in %s\n", ls_show(s->run.trace));
     fprintf(out, "digest: %s\n", result->digest);
 }
 

@@ -1,0 +1,249 @@
+#include "report/replay_drawing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/new_file.h"
+#include "lockstep/pipeline/drawing.h"
+
+int ls_replay_last_step(const ls_event_log *log)
+{
+    int last = -1;
+    for (int r = 0; r < log->ranks; r++)
+        for (size_t i = 0; i < log->n_events[r]; i++)
+            if (log->events[r][i].step > last) last = log->events[r][i].step;
+    return last;
+}
+
+/* Whether an event was laid out and belongs to `step`. */
+static bool is_of(const ls_event *event, const ls_span *span, int step)
+{
+    return span->begin >= 0 && (step < 0 || event->step == step);
+}
+
+bool ls_replay_window(const ls_event_log *log, const ls_replay *replay, int step,
+                      int64_t *ret_begin, int64_t *ret_end)
+{
+    int64_t begin = INT64_MAX, end = -1;
+    for (int r = 0; r < log->ranks; r++)
+        for (size_t i = 0; i < log->n_events[r]; i++) {
+            const ls_span *span = &replay->spans[r][i];
+            if (!is_of(&log->events[r][i], span, step)) continue;
+            if (span->begin < begin) begin = span->begin;
+            if (span->end > end) end = span->end;
+        }
+    if (end < begin) return false;
+    *ret_begin = begin;
+    *ret_end = end;
+    return true;
+}
+
+static bool is_task(const ls_event *event, const char *what)
+{
+    return event->what != NULL && strcmp(event->what, what) == 0;
+}
+
+/* ---- text */
+
+enum { NAME_COLUMNS = 10, LETTERS = 128 };
+
+static char letter_of(const ls_event *event)
+{
+    int m = event->micro_batch >= 0 ? event->micro_batch : 0;
+    if (event->kind != LS_EVENT_COMPUTE) return '=';
+    if (is_task(event, "forward")) return (char)('0' + m % 10);
+    if (is_task(event, "backward")) return (char)('a' + m % 26);
+    return '+';
+}
+
+/* Adds the time begin .. end to the columns that it lies in. */
+static void add_time(double (*columns)[LETTERS], int n_columns, double column_ns, char letter,
+                     double begin, double end)
+{
+    int first = (int)(begin / column_ns);
+    for (int c = first < 0 ? 0 : first; c < n_columns && (double)c * column_ns < end; c++) {
+        double lo = (double)c * column_ns, hi = lo + column_ns;
+        double part = (end < hi ? end : hi) - (begin > lo ? begin : lo);
+        if (part > 0.0) columns[c][(int)letter] += part;
+    }
+}
+
+static char most_of(const double *times, double column_ns)
+{
+    char most = '.';
+    double best = column_ns;
+    for (int l = 0; l < LETTERS; l++) best -= times[l];
+    for (int l = 0; l < LETTERS; l++)
+        if (times[l] > best) {
+            best = times[l];
+            most = (char)l;
+        }
+    return most;
+}
+
+ls_status ls_replay_text(FILE *file, const ls_event_log *log, const ls_replay *replay, int step,
+                         int width)
+{
+    ls_status status = LS_OK;
+    int64_t begin = 0, end = 0;
+    int n = width - NAME_COLUMNS;
+    double(*columns)[LETTERS] = malloc((size_t)n * sizeof *columns);
+    if (columns == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
+    if (!ls_replay_window(log, replay, step, &begin, &end)) goto exit;
+    double column_ns = end > begin ? (double)(end - begin) / n : 1.0;
+    for (int r = 0; r < log->ranks; r++) {
+        memset(columns, 0, (size_t)n * sizeof *columns);
+        for (size_t i = 0; i < log->n_events[r]; i++) {
+            const ls_event *event = &log->events[r][i];
+            const ls_span *span = &replay->spans[r][i];
+            if (is_of(event, span, step))
+                add_time(columns, n, column_ns, letter_of(event), (double)(span->moving - begin),
+                         (double)(span->end - begin));
+        }
+        fprintf(file, "rank %-4d ", r);
+        for (int c = 0; c < n; c++) fputc(most_of(columns[c], column_ns), file);
+        fputc('\n', file);
+    }
+exit:
+    free(columns);
+    return status;
+}
+
+/* ---- SVG */
+
+typedef struct boxes {
+    ls_box *all;
+    size_t n, room;
+    double smallest; /* what is shorter is drawn as part of what stands beside it */
+} boxes;
+
+static ls_status add_box(boxes *b, const ls_box *box)
+{
+    ls_status status = LS_OK;
+    if (b->n == b->room) {
+        size_t room = b->room > 0 ? 2 * b->room : 256;
+        ls_box *larger = realloc(b->all, room * sizeof *larger);
+        if (larger == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
+        b->all = larger;
+        b->room = room;
+    }
+    b->all[b->n++] = *box;
+exit:
+    return status;
+}
+
+/* The box of an event: times in microseconds from the window's beginning. */
+static ls_box box_of(const ls_event *event, const ls_span *span, int row, int64_t zero, int pp)
+{
+    ls_box box = {.row = row,
+                  .start = (double)(span->moving - zero) * 1e-3,
+                  .end = (double)(span->end - zero) * 1e-3,
+                  .kind = LS_BOX_OTHER};
+    if (event->kind != LS_EVENT_COMPUTE)
+        box.kind = LS_BOX_COMMUNICATION;
+    else if (is_task(event, "forward"))
+        box.kind = LS_BOX_FORWARD;
+    else if (is_task(event, "backward"))
+        box.kind = LS_BOX_BACKWARD;
+    bool pass = box.kind == LS_BOX_FORWARD || box.kind == LS_BOX_BACKWARD;
+    if (pass && event->stage >= 0) box.chunk = event->stage / pp;
+    if (pass)
+        snprintf(box.label, sizeof box.label, "%c%d", box.kind == LS_BOX_FORWARD ? 'F' : 'B',
+                 event->micro_batch);
+    else if (box.kind == LS_BOX_OTHER && event->what != NULL)
+        snprintf(box.label, sizeof box.label, "%s", event->what);
+    if (pass)
+        snprintf(box.note, sizeof box.note, "%s, stage %d, micro-batch %d", event->what,
+                 event->stage, event->micro_batch);
+    else if (event->what != NULL || event->call != NULL)
+        snprintf(box.note, sizeof box.note, "%s",
+                 event->kind == LS_EVENT_COMPUTE ? event->what : event->call);
+    return box;
+}
+
+static bool look_alike(const ls_box *a, const ls_box *b)
+{
+    return a->kind == b->kind && a->chunk == b->chunk && strcmp(a->label, b->label) == 0 &&
+           (a->kind != LS_BOX_COMMUNICATION || strcmp(a->note, b->note) == 0);
+}
+
+/* The boxes of one rank: events of one task that follow each other closely become one. */
+static ls_status add_rank(boxes *b, const ls_event_log *log, const ls_replay *replay, int step,
+                          int r, int64_t zero, int pp)
+{
+    ls_status status = LS_OK;
+    ls_box open = {.row = -1};
+    for (size_t i = 0; i < log->n_events[r]; i++) {
+        const ls_event *event = &log->events[r][i];
+        const ls_span *span = &replay->spans[r][i];
+        if (!is_of(event, span, step) || span->moving == span->end) continue;
+        ls_box box = box_of(event, span, r, zero, pp);
+        bool closely = open.row >= 0 && box.start - open.end < b->smallest;
+        bool small = box.end - box.start < b->smallest && box.kind == LS_BOX_COMMUNICATION;
+        if (closely && (small || look_alike(&open, &box))) {
+            open.end = box.end;
+            continue;
+        }
+        if (open.row >= 0) LS_TRY(add_box(b, &open));
+        open = box;
+    }
+    if (open.row >= 0) LS_TRY(add_box(b, &open));
+exit:
+    return status;
+}
+
+static ls_status draw_svg(FILE *file, const ls_event_log *log, const ls_replay *replay, int step,
+                          const int *stage_of, const char *title)
+{
+    enum { PARTS = 1500, NAME_BYTES = 40 };
+    ls_status status = LS_OK;
+    int64_t begin = 0, end = 0;
+    int pp = 1;
+    size_t n = (size_t)log->ranks;
+    boxes b = {NULL, 0, 0, 0.0};
+    char(*names)[NAME_BYTES] = malloc(n * sizeof *names);
+    const char **rows = malloc(n * sizeof *rows);
+    if (names == NULL || rows == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
+    for (size_t r = 0; r < n; r++)
+        if (stage_of[r] >= pp) pp = stage_of[r] + 1;
+    for (size_t r = 0; r < n; r++) {
+        if (pp > 1)
+            snprintf(names[r], NAME_BYTES, "rank %zu (pp %d)", r, stage_of[r]);
+        else
+            snprintf(names[r], NAME_BYTES, "rank %zu", r);
+        rows[r] = names[r];
+    }
+    if (ls_replay_window(log, replay, step, &begin, &end)) {
+        b.smallest = (double)(end - begin) * 1e-3 / PARTS;
+        for (int r = 0; r < log->ranks; r++) LS_TRY(add_rank(&b, log, replay, step, r, begin, pp));
+    }
+    ls_drawing drawing = {title, "us", log->ranks, rows, b.all, b.n};
+    ls_svg_boxes(file, &drawing);
+exit:
+    free(b.all);
+    free(names);
+    free(rows);
+    return status;
+}
+
+ls_status ls_replay_svg(const char *path, const ls_event_log *log, const ls_replay *replay,
+                        int step, const int *stage_of, const char *title)
+{
+    ls_status status = LS_OK;
+    ls_new_file *file = NULL;
+    char *bytes = NULL;
+    size_t count = 0;
+    FILE *memory = open_memstream(&bytes, &count);
+    if (memory == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
+    status = draw_svg(memory, log, replay, step, stage_of, title);
+    if (fclose(memory) != 0 && status == LS_OK)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
+    LS_TRY(status);
+    LS_TRY(ls_new_file_create(&file, path));
+    LS_TRY(ls_new_file_write(file, bytes, count));
+    LS_TRY(ls_new_file_commit(file));
+exit:
+    ls_new_file_destroy(&file);
+    free(bytes);
+    return status;
+}

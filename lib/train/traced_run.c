@@ -1,0 +1,92 @@
+/* traced_run.c - a training run that is taken down: beforehand whether its file can be written,
+ * afterwards what the serial baseline takes for a step, and the file. */
+#include <stdio.h>
+#include <string.h>
+
+#include "io/new_file.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/show.h"
+#include "train/trace_file.h"
+#include "train/training.h"
+
+/* Steps of the baseline that are measured. */
+enum { MEASURED_STEPS = 3 };
+
+ls_status ls_trace_check(const ls_run *run)
+{
+    ls_status status = LS_OK;
+    ls_new_file *trial = NULL;
+    if (run->serial)
+        LS_FAIL(LS_ERR_INPUT,
+                "--trace %s: --serial knows no ranks that could be traced; give one of the two",
+                ls_show(run->trace));
+    if (run->save && strcmp(run->save, run->trace) == 0)
+        LS_FAIL(LS_ERR_INPUT, "--trace %s: --save names the same file", ls_show(run->trace));
+    LS_TRY(ls_new_file_create(&trial, run->trace));
+exit:
+    ls_new_file_destroy(&trial);
+    return status;
+}
+
+typedef struct stop_watch {
+    uint64_t begin_ns, end_ns; /* CPU time of the thread */
+} stop_watch;
+
+static ls_status on_begin(void *context, const ls_run *run, const ls_param_table *table,
+                          uint64_t first_step)
+{
+    stop_watch *watch = context;
+    (void)run;
+    (void)table;
+    (void)first_step;
+    watch->begin_ns = watch->end_ns = ls_clock_thread_cpu_ns();
+    return LS_OK;
+}
+
+static ls_status on_step(void *context, const ls_step *step)
+{
+    stop_watch *watch = context;
+    (void)step;
+    watch->end_ns = ls_clock_thread_cpu_ns();
+    return LS_OK;
+}
+
+/* The mean CPU time of the first steps of the same training on one thread. */
+static ls_status measure_serial_step(const ls_run *traced, const ls_param_table *table,
+                                     uint64_t first_step, uint64_t *ret_ns)
+{
+    ls_status status = LS_OK;
+    ls_train_result result = {0};
+    stop_watch watch = {0, 0};
+    ls_watcher watcher = {&watch, on_begin, NULL, on_step};
+    ls_run run = *traced;
+    run.serial = true;
+    run.save = run.trace = NULL;
+    run.world = (ls_world_options){.stop = traced->world.stop};
+    if (run.steps > first_step + MEASURED_STEPS) run.steps = first_step + MEASURED_STEPS;
+    LS_TRY(ls_train_either(&run, table, &watcher, &result));
+    uint64_t steps = result.last_step - result.first_step;
+    *ret_ns = steps > 0 ? (watch.end_ns - watch.begin_ns) / steps : 0;
+exit:
+    ls_train_result_free(&result);
+    return status;
+}
+
+ls_status ls_trace_save(const ls_run *run, const ls_param_table *table,
+                        const ls_train_result *result, const ls_trace *trace)
+{
+    ls_status status = LS_OK;
+    const ls_layout *layout = &run->layout;
+    ls_trace_facts facts = {.pp = layout->pp,
+                            .micro_batches = layout->micro_batches,
+                            .virtual_stages = layout->virtual_stages,
+                            .steps = result->last_step - result->first_step,
+                            .wall_ns = result->ns};
+    snprintf(facts.model, sizeof facts.model, "%s", run->config.name);
+    ls_layout_describe(layout, facts.layout, sizeof facts.layout);
+    snprintf(facts.schedule, sizeof facts.schedule, "%s", ls_schedule_kind_name(layout->schedule));
+    LS_TRY(measure_serial_step(run, table, result->first_step, &facts.serial_step_ns));
+    LS_TRY(ls_trace_file_write(run->trace, &facts, layout, ls_trace_log(trace)));
+exit:
+    return status;
+}

@@ -1,0 +1,257 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "facts.h"
+#include "report/replay_drawing.h"
+#include "report/text_table.h"
+#include "train/trace_file.h"
+
+enum { OPTIONS = 5, LINE_COLUMNS = 100 };
+
+typedef struct replay_settings {
+    const char *trace, *link_text, *draw;
+    ls_link link;
+    int step;
+    bool json, help;
+} replay_settings;
+
+static void make_options(replay_settings *s, ls_option *options)
+{
+    *s = (replay_settings){.step = -1, .link_text = "0us,inf"};
+    options[0] = ls_option_string("link", &s->link_text, "LATENCY,BANDWIDTH",
+                                  "what a message costs, such as 5us,10GB/s");
+    options[1] = ls_option_string("draw", &s->draw, "text|FILE.svg",
+                                  "one step as lines of text, or as a picture");
+    options[2] =
+        ls_option_int("step", &s->step, -1, 1 << 30, "N", "the step to draw; -1: the last one");
+    options[3] = ls_option_flag("json", &s->json,
+                                "one JSON object on standard output, words on standard error");
+    options[4] = ls_option_flag("help", &s->help, "this text");
+}
+
+static bool draws_text(const replay_settings *s)
+{
+    return s->draw != NULL && strcmp(s->draw, "text") == 0;
+}
+
+static ls_status read_settings(replay_settings *s, const command_spec *command, int argc,
+                               const char *const *argv)
+{
+    ls_status status = LS_OK;
+    ls_option options[OPTIONS];
+    const char *const names[] = {"TRACE"};
+    const char *words[1] = {NULL};
+    ls_words rest = {names, 1, words};
+    make_options(s, options);
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0) {
+            printf("lockstep %s TRACE - %s\n\n", command->name, command->summary);
+            ls_options_help(stdout, options, OPTIONS);
+            s->help = true;
+            return LS_OK;
+        }
+    LS_TRY(ls_options_parse(options, OPTIONS, argc, argv, &rest));
+    s->trace = words[0];
+    LS_TRY(ls_link_parse("--link", s->link_text, &s->link));
+    size_t length = s->draw != NULL ? strlen(s->draw) : 0;
+    if (s->draw != NULL && !draws_text(s) &&
+        (length < 5 || strcmp(s->draw + length - 4, ".svg") != 0))
+        LS_FAIL(LS_ERR_INPUT, "--draw %s: must be text or a file name that ends in .svg",
+                ls_show(s->draw));
+exit:
+    return status;
+}
+
+/* ---- what came out */
+
+typedef struct outcome {
+    const ls_trace_file *file;
+    const ls_replay *replay;
+    const replay_settings *settings;
+    double serial_ns;  /* of all steps; 0: not known */
+    double speed_up;   /* over it; 0: not known */
+    double idle_share; /* of all ranks' time */
+    ls_ratio formula;  /* the pipeline's bubble */
+} outcome;
+
+static outcome judge(const replay_settings *s, const ls_trace_file *file, const ls_replay *replay)
+{
+    const ls_trace_facts *facts = &file->facts;
+    outcome o = {.file = file, .replay = replay, .settings = s};
+    ls_ratio idle = ls_replay_bubble(replay);
+    o.idle_share = (double)idle.over / (double)idle.under;
+    o.serial_ns = (double)facts->serial_step_ns * (double)facts->steps;
+    if (replay->steps_only && replay->makespan_ns > 0)
+        o.speed_up = o.serial_ns / (double)replay->makespan_ns;
+    o.formula = ls_bubble_formula(facts->pp, facts->micro_batches, facts->virtual_stages);
+    return o;
+}
+
+static const char *time_text(double ns, char buffer[LS_NUMBER_TEXT])
+{
+    if (ns < 1e6)
+        snprintf(buffer, LS_NUMBER_TEXT, "%.1f us", ns * 1e-3);
+    else if (ns < 1e9)
+        snprintf(buffer, LS_NUMBER_TEXT, "%.2f ms", ns * 1e-6);
+    else
+        snprintf(buffer, LS_NUMBER_TEXT, "%.3f s", ns * 1e-9);
+    return buffer;
+}
+
+static void print_summary(FILE *out, const outcome *o)
+{
+    const ls_trace_facts *facts = &o->file->facts;
+    int ranks = o->replay->ranks;
+    char one[LS_NUMBER_TEXT], two[LS_NUMBER_TEXT];
+    double makespan = (double)o->replay->makespan_ns, steps = (double)facts->steps;
+    fprintf(out, "trace     %s: %s, %s; %d rank%s, %llu step%s\n", ls_show(o->settings->trace),
+            facts->model, facts->layout, ranks, ranks == 1 ? "" : "s",
+            (unsigned long long)facts->steps, facts->steps == 1 ? "" : "s");
+    fprintf(out, "link      %s\n", o->settings->link_text);
+    fprintf(out, "makespan  %s", time_text(makespan, one));
+    if (steps > 0) fprintf(out, ", %s a step", time_text(makespan / steps, two));
+    if (facts->wall_ns > 0)
+        fprintf(out, "; measured on this trace's machine: %s",
+                time_text((double)facts->wall_ns, one));
+    fputc('\n', out);
+    if (o->speed_up > 0)
+        fprintf(out, "speed-up  %.2f over the serial baseline's %s a step: %.1f %% of %d\n",
+                o->speed_up, time_text((double)facts->serial_step_ns, one),
+                100.0 * o->speed_up / ranks, ranks);
+    fprintf(out, "idle      %.1f %% of all ranks' time", 100.0 * o->idle_share);
+    if (facts->pp > 1)
+        fprintf(out, "; a pipeline of even passes: %lld/%lld = %.1f %%", (long long)o->formula.over,
+                (long long)o->formula.under,
+                100.0 * (double)o->formula.over / (double)o->formula.under);
+    fputs("\n\n", out);
+}
+
+static ls_status print_shares(FILE *out, const outcome *o)
+{
+    ls_status status = LS_OK;
+    ls_text_table *table = NULL;
+    static const char *const heads[] = {"rank",          "pp rank", "compute",
+                                        "communication", "idle",    "idle share"};
+    char text[LS_NUMBER_TEXT];
+    LS_TRY(ls_text_table_create(&table, 6));
+    for (int i = 0; i < 6; i++) LS_TRY(ls_text_table_add(table, "%s", heads[i]));
+    for (int r = 0; r < o->replay->ranks; r++) {
+        const ls_rank_share *share = &o->replay->shares[r];
+        double all = (double)o->replay->makespan_ns;
+        LS_TRY(ls_text_table_add(table, "%d", r));
+        LS_TRY(ls_text_table_add(table, "%d", o->file->stage_of[r]));
+        LS_TRY(ls_text_table_add(table, "%s", time_text((double)share->compute_ns, text)));
+        LS_TRY(ls_text_table_add(table, "%s", time_text((double)share->communication_ns, text)));
+        LS_TRY(ls_text_table_add(table, "%s", time_text((double)share->idle_ns, text)));
+        LS_TRY(ls_text_table_add(table, "%.1f %%",
+                                 all > 0 ? 100.0 * (double)share->idle_ns / all : 0.0));
+    }
+    ls_text_table_print(table, out);
+exit:
+    ls_text_table_destroy(&table);
+    return status;
+}
+
+static ls_status print_replay_json(const outcome *o)
+{
+    const ls_trace_facts *facts = &o->file->facts;
+    json_t *ranks = json_array();
+    for (int r = 0; r < o->replay->ranks; r++) {
+        const ls_rank_share *share = &o->replay->shares[r];
+        json_array_append_new(ranks, json_pack("{s:i, s:i, s:I, s:I, s:I}", "rank", r, "pp_rank",
+                                               o->file->stage_of[r], "compute_ns",
+                                               (json_int_t)share->compute_ns, "communication_ns",
+                                               (json_int_t)share->communication_ns, "idle_ns",
+                                               (json_int_t)share->idle_ns));
+    }
+    json_t *link = json_pack(
+        "{s:o, s:o}", "latency_ns", json_number(o->settings->link.latency_ns), "bytes_per_ns",
+        o->settings->link.bytes_per_ns > 0 ? json_number(o->settings->link.bytes_per_ns)
+                                           : json_string("inf"));
+    json_t *object =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:I}", "command", "replay",
+                  "trace", ls_show(o->settings->trace), "model", facts->model, "layout",
+                  facts->layout, "schedule", facts->schedule, "steps", (json_int_t)facts->steps,
+                  "link", link, "makespan_ns", (json_int_t)o->replay->makespan_ns, "measured_ns",
+                  (json_int_t)facts->wall_ns, "serial_step_ns", (json_int_t)facts->serial_step_ns);
+    json_t *more =
+        json_pack("{s:o, s:o, s:o, s:o}", "speed_up",
+                  o->speed_up > 0 ? json_number(o->speed_up) : json_null(), "idle_share",
+                  json_number(o->idle_share), "bubble_formula",
+                  json_number((double)o->formula.over / (double)o->formula.under), "ranks", ranks);
+    if (object == NULL || more == NULL || json_object_update(object, more) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(more);
+    return print_json(object);
+}
+
+/* ---- drawing */
+
+/* The step to draw and its time; the picture itself, so that what cannot be written is known before
+ * anything is printed. */
+static ls_status draw_file(const outcome *o, int *ret_step, char time[LS_NUMBER_TEXT])
+{
+    ls_status status = LS_OK;
+    int last = ls_replay_last_step(&o->file->log), step = o->settings->step;
+    int64_t begin = 0, end = 0;
+    char title[400];
+    if (o->settings->draw == NULL) return LS_OK;
+    if (step < 0) step = last;
+    if (step > last || !ls_replay_window(&o->file->log, o->replay, step, &begin, &end))
+        LS_FAIL(LS_ERR_INPUT, "--step %d: %s has no such step; its last one is %d", step,
+                ls_show(o->settings->trace), last);
+    time_text((double)(end - begin), time);
+    *ret_step = step;
+    if (draws_text(o->settings)) goto exit;
+    snprintf(title, sizeof title, "%s, %s: step %d in %s", o->file->facts.model,
+             o->file->facts.layout, step, time);
+    LS_TRY(
+        ls_replay_svg(o->settings->draw, &o->file->log, o->replay, step, o->file->stage_of, title));
+exit:
+    return status;
+}
+
+static ls_status print_drawing(FILE *out, const outcome *o, int step, const char *time)
+{
+    ls_status status = LS_OK;
+    if (o->settings->draw == NULL) goto exit;
+    if (!draws_text(o->settings)) {
+        fprintf(out, "\nstep %d, %s, drawn in %s\n", step, time, ls_show(o->settings->draw));
+        goto exit;
+    }
+    fprintf(out,
+            "\nstep %d, %s: digits forward, letters backward (micro-batches), + other work,\n"
+            "= communication, . idle\n",
+            step, time);
+    LS_TRY(ls_replay_text(out, &o->file->log, o->replay, step, LINE_COLUMNS));
+exit:
+    return status;
+}
+
+ls_status replay_command(const command_spec *command, int argc, const char *const *argv)
+{
+    ls_status status = LS_OK;
+    replay_settings s;
+    ls_trace_file *file = NULL;
+    ls_replay *replay = NULL;
+    int step = -1;
+    char time[LS_NUMBER_TEXT] = "";
+    LS_TRY(read_settings(&s, command, argc, argv));
+    if (s.help) goto exit;
+    FILE *out = s.json ? stderr : stdout;
+    LS_TRY(ls_trace_file_read(s.trace, &file));
+    LS_TRY(ls_replay_create(&replay, &file->log, s.trace, &s.link));
+    outcome o = judge(&s, file, replay);
+    LS_TRY(draw_file(&o, &step, time));
+    print_summary(out, &o);
+    LS_TRY(print_shares(out, &o));
+    LS_TRY(print_drawing(out, &o, step, time));
+    if (s.json) LS_TRY(print_replay_json(&o));
+exit:
+    ls_replay_destroy(&replay);
+    ls_trace_file_free(&file);
+    return status;
+}
