@@ -15,6 +15,9 @@
 #include "parallel/parallel_fixture.h"
 #include "serial/serial_fixture.h"
 
+/* The groups of a rank. */
+enum { IN_TP, IN_DP, IN_PP, IN_MODEL, GRID_GROUPS };
+
 enum { GRID_STEPS = 3, GRID_RANKS = 64, GRID_SEQUENCES = 12, GRID_LENGTH = 7 };
 
 /* ---- batches ---- */
@@ -155,7 +158,8 @@ typedef struct grid_run {
     ls_world_options world;
     char wrong[GRID_RANKS][200];   /* "": everything was right on this rank */
     size_t peak_bytes[GRID_RANKS]; /* activations */
-    ls_comm_count sends[GRID_RANKS], dp_reduces[GRID_RANKS]; /* over pp; over dp */
+    ls_comm_count sent[GRID_RANKS][GRID_GROUPS]
+                      [LS_OP_COUNT]; /* in each group, without its making */
 } grid_run;
 
 /* One rank of it. */
@@ -354,8 +358,10 @@ static inline ls_status grid_main(ls_rank *rank, void *argument)
         grid_compare(&g, run->right->steps, "moment v of", i, slot->v, right->v);
     }
     run->peak_bytes[r] = ls_memory_peak_bytes(ls_rank_memory(rank), LS_MEM_ACTIVATIONS);
-    run->sends[r] = ls_group_count(g.pp, LS_OP_SEND);
-    run->dp_reduces[r] = ls_group_count(g.dp, LS_OP_ALL_REDUCE);
+    const ls_group *groups[GRID_GROUPS] = {g.tp, g.dp, g.pp, g.model};
+    for (int k = 0; k < GRID_GROUPS; k++)
+        for (int op = 0; op < LS_OP_COUNT; op++)
+            run->sent[r][k][op] = ls_group_count(groups[k], (ls_operation)op);
 exit:
     grid_end(&g);
     return status;
