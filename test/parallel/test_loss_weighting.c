@@ -1,76 +1,6 @@
 /* What a target weighs: every valid target of the global batch the same, at every degree and
  * however the batch is cut into micro-batches; ignored ones nothing. */
-#include "stage_fixture.h"
-
-/* A model whose loss is known beforehand: only head row v has an entry, z_v, that meets the final
- * norm's shift (1, 0, ...), so every token's logits are z. Five rows, spread over the ranks, have
- * z_v = -k for k = 1, 2, 3, 4, 7; z_0 makes the sum of exponentials 1; all else is far below. So a
- * target in row `row_of_loss[k]` costs k. */
-enum { V = 300, MOST_TOKENS = 102 };
-
-static const int32_t row_of_loss[8] = {-1, 40, 299, 130, 200, -1, -1, 75};
-
-typedef struct known_loss {
-    ls_param_table *table;
-    double *values;
-    double p[8]; /* e^-k: what softmax gives row_of_loss[k] */
-} known_loss;
-
-static known_loss known_loss_begin(void)
-{
-    ls_config config = tiny_base("known loss");
-    known_loss k = {NULL, NULL, {0}};
-    config.layers = 1;
-    config.heads = config.kv_heads = config.d_model = config.d_ff = 12;
-    config.seq = MOST_TOKENS;
-    config.vocab = V;
-    config.tied = false;
-    config.dropout = 0;
-    ck_assert_msg(ls_param_table_create(&k.table, &config) == LS_OK, "%s", ls_error_text());
-    k.values = calloc(ls_param_table_elements(k.table), sizeof *k.values);
-    double *shift =
-        k.values + place_in_table(k.table, ls_param_find(k.table, LS_FINAL_NORM_SHIFT, 0));
-    double *head = k.values + place_in_table(k.table, ls_param_find(k.table, LS_HEAD_WEIGHT, 0));
-    double rest = 1;
-    shift[0] = 1;
-    for (size_t v = 0; v < V; v++) head[v * 12] = -1000;
-    for (int cost = 1; cost < 8; cost++) {
-        if (row_of_loss[cost] < 0) continue;
-        head[row_of_loss[cost] * 12] = -cost;
-        rest -= k.p[cost] = exp(-cost);
-    }
-    head[0] = log(rest);
-    return k;
-}
-
-static void known_loss_end(known_loss *k)
-{
-    free(k->values);
-    ls_param_table_destroy(&k->table);
-}
-
-/* ---- batches ---- */
-
-enum { MOST_SEQUENCES = 4 };
-
-/* Sequence b has counts[b] targets of cost costs[b]; they begin at place b, all others are ignored.
- */
-typedef struct example {
-    const char *what;
-    size_t B, counts[MOST_SEQUENCES], costs[MOST_SEQUENCES];
-    double loss;
-} example;
-
-static const example examples[] = {
-    {"samples of 10 and 100 targets (mean of means: 1.5)", 2, {10, 100}, {1, 2}, 210.0 / 110},
-    {"sums 1 of 1 and 9 of 3 (mean of means: 2, not divided: 10)", 2, {1, 3}, {1, 3}, 2.5},
-    {"five targets of 1 and one of 7 (mean of means: 4)", 2, {5, 1}, {1, 7}, 2},
-    {"1, 2, 3, 4 targets (in pairs: 2.62, alone: 2.5)", 4, {1, 2, 3, 4}, {1, 2, 3, 4}, 3},
-    {"a sequence without targets (0 / 0: NaN; as a mean of 0: 1.5)", 2, {3, 0}, {3, 1}, 3},
-    {"one of six tokens ignored (over all rows: 2.5)", 1, {5}, {3}, 3},
-    {"no target at all", 3, {0, 0, 0}, {1, 2, 3}, 0},
-};
-enum { EXAMPLES = sizeof examples / sizeof examples[0] };
+#include "known_loss.h"
 
 typedef struct job {
     const known_loss *known;
@@ -141,53 +71,24 @@ exit:
     return status;
 }
 
-static void fill(job *j)
-{
-    j->S = 0;
-    for (size_t b = 0; b < j->example->B; b++)
-        if (j->S < b + j->example->counts[b] + 1) j->S = b + j->example->counts[b] + 1;
-    ck_assert_uint_le(j->S, MOST_TOKENS);
-    for (size_t t = 0; t < j->example->B * j->S; t++) {
-        size_t b = t / j->S, s = t % j->S;
-        bool counts = s >= b && s < b + j->example->counts[b];
-        j->tokens[t] = (int32_t)(t * 7 % V);
-        j->targets[t] = counts ? row_of_loss[j->example->costs[b]] : LS_IGNORE;
-    }
-}
-
-/* Against what the weights 1 / valid say: the gradient of row v's entry is the sum over the targets
- * of (p_v - [target is v]) / valid, p_v - n_v / valid; a token of the short sample weighs 1/110,
- * not 0.05, one of the long sample not 0.005. */
 static void ck_weights(const job *j, int tp)
 {
     const example *e = j->example;
-    size_t valid = 0;
-    double dshift = 0;
-    for (size_t b = 0; b < e->B; b++) valid += e->counts[b];
+    double dshift = example_shift_gradient(e, j->known);
     for (int r = 0; r < tp; r++) {
-        ck_assert_int_eq(j->valid[r], (int64_t)valid);
+        ck_assert_int_eq(j->valid[r], (int64_t)example_targets(e));
         ck_assert_msg(fabs((double)j->loss[r] - e->loss) <= 2e-6, "%s: %.9g at tp %d, rank %d",
                       e->what, (double)j->loss[r], tp, r);
+        /* Reduced once over the ranks, and on all of them. */
+        ck_assert_msg(fabs(j->dshift[r] - dshift) <= 1e-5, "%s: dshift %.9g, right is %.9g, tp %d",
+                      e->what, j->dshift[r], dshift, tp);
     }
     for (size_t k = 1; k < 8; k++) {
         if (row_of_loss[k] < 0) continue;
-        double right = valid > 0 ? j->known->p[k] : 0, found = j->dhead[row_of_loss[k]];
-        for (size_t b = 0; b < e->B; b++)
-            if (e->costs[b] == k && valid > 0) right -= (double)e->counts[b] / (double)valid;
+        double right = example_row_gradient(e, j->known, k), found = j->dhead[row_of_loss[k]];
         ck_assert_msg(fabs(found - right) <= 1e-6, "%s: row of %zu has %.9g, right is %.9g, tp %d",
                       e->what, k, found, right, tp);
-        dshift -= right * (double)k;
     }
-    if (valid > 0) { /* row 0, too: its share of the softmax */
-        const double *head =
-            j->known->values +
-            place_in_table(j->known->table, ls_param_find(j->known->table, LS_HEAD_WEIGHT, 0));
-        dshift += exp(head[0]) * head[0];
-    }
-    /* Reduced once over the ranks, and on all of them. */
-    for (int r = 0; r < tp; r++)
-        ck_assert_msg(fabs(j->dshift[r] - dshift) <= 1e-5, "%s: dshift %.9g, right is %.9g, tp %d",
-                      e->what, j->dshift[r], dshift, tp);
 }
 
 START_TEST(every_target_weighs_the_same)
@@ -202,7 +103,7 @@ START_TEST(every_target_weighs_the_same)
             j.example = &examples[_i];
             j.micro = micro;
             j.gathered = (size_t)i % 2 == micro % 2;
-            fill(&j);
+            example_fill(j.example, &j.S, j.tokens, j.targets);
             run_ranks(legal_degrees[i], weighting_rank, &j);
             ck_weights(&j, legal_degrees[i]);
         }
