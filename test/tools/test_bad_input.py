@@ -70,7 +70,7 @@ def commands_and_options(program, checks):
             (["--save", "t.json", "--trace", "t.json"], "--trace t.json", "--save")):
         refused(program, checks, ["train", "--text", "text.txt", *words], *names)
     # Every number that --help lists, with values that no number may have.
-    for command in ("train", "verify"):
+    for command in ("train", "verify", "plan"):
         listed = program.run(command, "--help").out
         numbers = re.findall(r"^  --([a-z0-9-]+) (?:N|X|B|RANKS|SECONDS)\b", listed, re.MULTILINE)
         checks.that(len(numbers) >= 20, f"{command} --help lists only {numbers}")

@@ -24,7 +24,7 @@ TEXT = "".join(f"Line {i} of a text to train on, and {i * 7919 % 1000}.\n" for i
 def words(program, checks):
     done = program.run("--help")
     checks.that(done.status == 0 and "train" in done.out and "verify" in done.out, f"help\n{done}")
-    for command in ("train", "verify"):
+    for command in ("train", "verify", "plan"):
         done = program.run(command, "--help")
         checks.that(done.status == 0 and "--tp N" in done.out and done.err == "", f"help\n{done}")
         checks.that(max(map(len, done.out.splitlines())) <= 100, f"{command} --help is too wide")

@@ -5,7 +5,13 @@
 #include "lockstep/lockstep.h"
 
 /* Which command a table of options is for; an option names all that have it. */
-enum { FOR_TRAIN = 1, FOR_VERIFY = 2, FOR_ALL = FOR_TRAIN | FOR_VERIFY };
+enum {
+    FOR_TRAIN = 1,
+    FOR_VERIFY = 2,
+    FOR_PLAN = 4,
+    FOR_RUN = FOR_TRAIN | FOR_VERIFY, /* those that run something */
+    FOR_ALL = FOR_RUN | FOR_PLAN
+};
 
 typedef struct command_spec {
     const char *name;
@@ -17,6 +23,7 @@ typedef struct command_spec {
 
 ls_status train_command(const command_spec *command, int argc, const char *const *argv);
 ls_status replay_command(const command_spec *command, int argc, const char *const *argv);
+ls_status plan_command(const command_spec *command, int argc, const char *const *argv);
 ls_status verify_command(const command_spec *command, int argc, const char *const *argv);
 
 #endif

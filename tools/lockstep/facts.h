@@ -21,6 +21,8 @@ void print_truth(FILE *file, const ls_report_baseline *baseline);
 /* JSON. Numbers that are not finite are the strings "nan", "inf", "-inf". Each returns a new
  * reference, NULL without memory. */
 json_t *json_number(double value);
+json_t *json_u64(uint64_t value);
+json_t *json_config(const ls_config *config);
 json_t *json_step(const ls_step *step);
 json_t *json_run(const ls_report *report, const char *name);
 json_t *json_layout(const ls_layout *layout);

@@ -20,7 +20,7 @@ static json_t *json_hex(double value)
     return json_string(text);
 }
 
-static json_t *json_u64(uint64_t value)
+json_t *json_u64(uint64_t value)
 {
     /* JSON's integers are signed here; a seed may need the last bit. */
     if (value <= INT64_MAX) return json_integer((json_int_t)value);
@@ -39,11 +39,17 @@ json_t *json_step(const ls_step *step)
 
 json_t *json_layout(const ls_layout *layout)
 {
-    return json_pack("{s:i, s:i, s:i, s:i}", "tp", layout->tp, "cp", layout->cp, "dp", layout->dp,
-                     "pp", layout->pp);
+    json_t *partition = json_array();
+    for (int s = 0; s < layout->given; s++)
+        json_array_append_new(partition, json_integer(layout->stage_layers[s]));
+    return json_pack("{s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:s, s:s, s:o}", "tp", layout->tp, "cp",
+                     layout->cp, "dp", layout->dp, "pp", layout->pp, "sp", (int)layout->sp,
+                     "virtual_stages", layout->virtual_stages, "micro_batches",
+                     layout->micro_batches, "schedule", ls_schedule_kind_name(layout->schedule),
+                     "recompute", ls_recompute_name(layout->recompute), "partition", partition);
 }
 
-static json_t *json_config(const ls_config *config)
+json_t *json_config(const ls_config *config)
 {
     char *text = NULL;
     json_t *object = NULL;

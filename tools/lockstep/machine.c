@@ -4,8 +4,7 @@
 
 #include "report/text_table.h"
 
-/* Bytes of memory; 0 when the system does not say. */
-static double memory_bytes(void)
+double machine_bytes(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     return pages > 0 && page_bytes > 0 ? (double)pages * (double)page_bytes : 0.0;
@@ -31,7 +30,7 @@ ls_status machine_holds_model(const ls_run *run)
 {
     ls_status status = LS_OK;
     char need_text[LS_NUMBER_TEXT], there_text[LS_NUMBER_TEXT];
-    double elements = 0.0, there = memory_bytes();
+    double elements = 0.0, there = machine_bytes();
     LS_TRY(count_elements(&run->config, &elements));
     /* Value and gradient, and one or two moments. */
     double arrays = run->optimizer == LS_ADAMW ? 4.0 : 3.0;
@@ -46,11 +45,50 @@ exit:
     return status;
 }
 
+ls_status machine_plan(ls_plan **ret_plan, const ls_run *run)
+{
+    ls_plan_setup setup = {&run->config, &run->layout, run->batch, run->dtype, run->gathered_loss};
+    return ls_plan_create(ret_plan, &setup);
+}
+
+ls_status machine_holds_layout(const ls_run *run)
+{
+    ls_status status = LS_OK;
+    char need_text[LS_NUMBER_TEXT], there_text[LS_NUMBER_TEXT];
+    ls_plan *plan = NULL;
+    double there = machine_bytes();
+    if (run->serial || there <= 0.0 || !ls_plan_counts(&run->config)) return LS_OK;
+    LS_TRY(machine_plan(&plan, run));
+    if (ls_plan_bytes(plan) > there)
+        LS_FAIL(LS_ERR_INPUT,
+                "--tp %d, --pp %d, --dp %d, --batch %zu: this layout needs at least %s on %d "
+                "rank%s%s; this machine has %s",
+                run->layout.tp, run->layout.pp, run->layout.dp, run->batch,
+                bytes_text(ls_plan_bytes(plan), need_text), plan->ranks,
+                plan->ranks == 1 ? "" : "s", plan->ranks == 1 ? "" : " together",
+                bytes_text(there, there_text));
+exit:
+    ls_plan_destroy(&plan);
+    return status;
+}
+
+ls_status machine_holds_layouts(const ls_run *run, const ls_layout *layouts, size_t count)
+{
+    ls_status status = LS_OK;
+    ls_run one = *run;
+    for (size_t i = 0; i < count; i++) {
+        one.layout = layouts[i];
+        LS_TRY(machine_holds_layout(&one));
+    }
+exit:
+    return status;
+}
+
 ls_status machine_holds_record(const ls_run *run, bool truth)
 {
     ls_status status = LS_OK;
     char need_text[LS_NUMBER_TEXT], there_text[LS_NUMBER_TEXT];
-    double elements = 0.0, there = 0.8 * memory_bytes();
+    double elements = 0.0, there = 0.8 * machine_bytes();
     /* How many steps a loaded checkpoint leaves to do is not known yet. */
     if (run->load != NULL) goto exit;
     LS_TRY(count_elements(&run->config, &elements));

@@ -16,6 +16,8 @@ static const command_spec commands[] = {
     {"verify", "runs the same training serially and in a layout and compares every bit", FOR_VERIFY,
      verify_command},
     {"replay", "lays a traced run out as if every rank had its own core", 0, replay_command},
+    {"plan", "says what a training in a layout will hold and send, without running it", FOR_PLAN,
+     plan_command},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -67,7 +69,7 @@ static ls_status run(int argc, const char *const *argv)
     ls_status status = LS_OK;
     if (argc < 2)
         LS_FAIL(LS_ERR_INPUT,
-                "a command is missing: train, verify or replay; lockstep --help lists them");
+                "a command is missing: train, verify, plan or replay; lockstep --help lists them");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_help(stdout);

@@ -122,7 +122,8 @@ static void make_table(settings *s, const command_spec *command)
                                    "the exact one"));
 
     ADD(FOR_ALL, ls_option_heading("Output"));
-    ADD(FOR_ALL, ls_option_string("report", &s->report, "DIR", "writes DIR/index.html"));
+    ADD(FOR_PLAN, ls_option_string("draw", &s->draw, "FILE.svg", "draws the schedule"));
+    ADD(FOR_RUN, ls_option_string("report", &s->report, "DIR", "writes DIR/index.html"));
     ADD(FOR_ALL, ls_option_flag("json", &s->json,
                                 "one JSON object on standard output, words on standard error"));
     ADD(FOR_ALL, ls_option_flag("help", &s->help, "this text"));
@@ -278,8 +279,10 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
     if (s->engine > 0 || (command->mark == FOR_VERIFY && !s->no_truth))
         LS_TRY(ls_engine_check(LS_ENGINE_OPENBLAS));
     LS_TRY(ls_run_check(&s->run));
-    LS_TRY(machine_holds_model(&s->run));
-    LS_TRY(read_text(s));
+    /* What is planned need not fit here, nor does it need a text; one that is given must be good.
+     */
+    if (command->mark != FOR_PLAN) LS_TRY(machine_holds_model(&s->run));
+    if (command->mark != FOR_PLAN || s->text_file != NULL) LS_TRY(read_text(s));
     LS_TRY(write_command_line(s, command, argc, argv));
 exit:
     if (status != LS_OK) settings_free(s);

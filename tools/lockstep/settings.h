@@ -12,6 +12,7 @@ typedef struct settings {
     const char *model;
     const char *text_name; /* as people read it */
     const char *report;    /* folder; NULL: none */
+    const char *draw;      /* plan: file of the schedule's picture; NULL: none */
     bool json;
     bool both_engines; /* verify: one after the other */
     bool serial;       /* train: the baseline itself */

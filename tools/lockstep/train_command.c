@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "facts.h"
+#include "machine.h"
 #include "report/progress.h"
 #include "report/text_table.h"
 
@@ -96,6 +97,7 @@ ls_status train_command(const command_spec *command, int argc, const char *const
     onlooker o = {.out = stdout};
     LS_TRY(settings_read(&s, command, argc, argv, &helped));
     if (helped) return LS_OK;
+    LS_TRY(machine_holds_layout(&s.run));
     if (s.report != NULL) LS_TRY(ls_page_open(&page, s.report));
     LS_TRY(ls_report_create(&report, &s.run, 0, 1));
     report->command = s.command_line;

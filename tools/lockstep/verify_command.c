@@ -179,6 +179,7 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
         LS_TRY(sweep_create(&v.sweep, &s.run.config, s.sweep));
     else
         LS_TRY(sweep_of(&v.sweep, s.run.layout));
+    LS_TRY(machine_holds_layouts(&s.run, v.sweep.layouts, v.sweep.count));
     if (s.report != NULL) LS_TRY(ls_page_open(&page, s.report));
     LS_TRY(ls_report_create(&v.report, &s.run, 2, 2 * v.sweep.count));
     v.report->command = s.command_line;

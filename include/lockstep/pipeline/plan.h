@@ -98,6 +98,10 @@ typedef struct ls_plan {
 
 enum { LS_PLAN_MAX_RANKS = 1 << 16 };
 
+/* Whether models like this one are counted in this version; others are refused by ls_plan_create.
+ */
+LS_API bool ls_plan_counts(const ls_config *config);
+
 /* Plans a training run whose batches have at least one valid target. Cost: for each rank the tasks
  * of its schedule and the parameters of the table; nothing of the model's size is allocated.
  * Errors: those of ls_config_check and ls_layout_check; LS_ERR_INPUT for a model that is not

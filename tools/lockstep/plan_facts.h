@@ -1,0 +1,32 @@
+/* plan_facts.h - a plan for people and for programs. */
+#ifndef LOCKSTEP_PLAN_FACTS_H
+#define LOCKSTEP_PLAN_FACTS_H
+
+#include "facts.h"
+#include "lockstep/pipeline/plan.h"
+
+/* Ranks that hold and send the same. */
+typedef struct rank_group {
+    int first;     /* the lowest of them */
+    int count;     /* how many */
+    char text[48]; /* "0-3, 8-11"; where that has no room, "0, 3, 6, ..." */
+} rank_group;
+
+typedef struct planned {
+    const settings *settings;
+    ls_plan *plan;
+    ls_timeline *timeline;   /* a backward pass twice as long as a forward pass */
+    ls_layer_elements layer; /* what a layer keeps on rank 0 */
+    double machine_bytes;    /* of memory here; 0: not known */
+    int *group_of;           /* of each rank */
+    rank_group *groups;
+    int n_groups;
+} planned;
+
+/* "(K - 1) / (V M + K - 1)": what the bubble of a layout is by ls_bubble_formula. */
+const char *bubble_formula_text(const ls_layout *layout);
+
+ls_status print_plan(FILE *file, const planned *p) LS_MUST_USE;
+ls_status print_plan_json(const planned *p) LS_MUST_USE;
+
+#endif
