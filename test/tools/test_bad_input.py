@@ -332,6 +332,7 @@ def limits(program, checks):
 
 
 def main(program, checks):
+    program.write("text.txt", "A text to train on. " * 100)
     program.write("broken.json", b"{\"layers\": ")
     program.write("key.json", b"{\"base\": \"gpt2-nano\", \"layrs\": 3}")
     program.write("type.json", b"{\"base\": \"gpt2-nano\", \"layers\": \"3\"}")

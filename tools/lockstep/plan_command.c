@@ -1,12 +1,11 @@
 /* plan_command.c - what a run will hold and send, without running it. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/new_file.h"
 #include "machine.h"
 #include "plan_facts.h"
+#include "report/drawing_file.h"
 
 /* ---- ranks that are alike ---- */
 
@@ -65,24 +64,10 @@ exit:
 
 static ls_status draw(const planned *p, const char *path)
 {
-    ls_status status = LS_OK;
-    char layout[256], title[512], *text = NULL;
-    size_t bytes = 0;
-    ls_new_file *file = NULL;
-    FILE *memory = open_memstream(&text, &bytes);
-    if (memory == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the drawing");
+    char layout[256], title[512];
     ls_layout_describe(&p->plan->layout, layout, sizeof layout);
     snprintf(title, sizeof title, "%s, %s", p->plan->config.name, layout);
-    status = ls_svg_timeline(memory, p->timeline, title);
-    if (fclose(memory) != 0 && status == LS_OK) LS_FAIL(LS_ERR_MEMORY, "no memory for the drawing");
-    if (status != LS_OK) goto exit;
-    LS_TRY(ls_new_file_create(&file, path));
-    LS_TRY(ls_new_file_write(file, text, bytes));
-    LS_TRY(ls_new_file_commit(file));
-exit:
-    ls_new_file_destroy(&file);
-    free(text);
-    return status;
+    return ls_timeline_file(path, p->timeline, title);
 }
 
 /* ---- the command ---- */
