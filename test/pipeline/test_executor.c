@@ -245,6 +245,81 @@ START_TEST(tied_weight)
 }
 END_TEST
 
+/* ---- the norm over stages ---- */
+
+typedef struct stages_norm {
+    const reference *right;
+    ls_layout layout;
+    double squares[GRID_RANKS];
+    double first[GRID_RANKS], last[GRID_RANKS]; /* the two elements, clipped; 0: not held */
+} stages_norm;
+
+static ls_real *gradient_on(const ls_store *store, ls_role role, size_t layer, size_t element)
+{
+    ls_slot *slot = ls_store_slot(store, role, layer);
+    return slot ? &slot->grad[0][element] : NULL;
+}
+
+static ls_status norm_rank(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    stages_norm *n = argument;
+    int r = ls_rank_index(rank);
+    grid_run run = {.right = n->right, .layout = n->layout};
+    ls_update none = {.optimizer = LS_SGD};
+    grid_rank g = {0};
+    LS_TRY(grid_begin(&g, rank, &run));
+    memset(g.store->gradient_slab, 0,
+           g.store->gradient_slots * g.store->gradient_count * sizeof(ls_real));
+    ls_real *first = gradient_on(g.store, LS_NORM1_SCALE, 0, 5);
+    ls_real *last = gradient_on(g.store, LS_ATTN_OUT_BIAS, 2, 3);
+    if (first) *first = 3;
+    if (last) *last = 4;
+    LS_TRY(ls_executor_finish(g.executor));
+    LS_TRY(ls_shared_squares(g.model, &n->layout, g.store, g.temporary, &n->squares[r]));
+    ls_shard_update(g.store, &none, n->squares[r], 1);
+    n->first[r] = first ? (double)*first : 0;
+    n->last[r] = last ? (double)*last : 0;
+exit:
+    grid_end(&g);
+    return status;
+}
+
+/* A gradient of 3 in the first layer and one of 4 in the last, in parameters that every rank of
+ * their stage holds: the norm is 5 on every rank of every stage (not 3 and 4, not more for the
+ * copies), and clipped to 1 they are 0.6 and 0.8. */
+START_TEST(norm_over_stages)
+{
+    static const int grids[][4] = {/* pp, V, tp, dp */
+                                   {1, 1, 1, 1}, {2, 1, 1, 1}, {3, 1, 2, 1}, {2, 2, 1, 2},
+                                   {4, 1, 2, 1}, {1, 3, 2, 2}, {2, 1, 2, 2}};
+    ls_config config = small_config(0, 3);
+    reference right;
+    reference_of(&right, &config, 2, 1);
+    for (size_t i = 0; i < sizeof grids / sizeof grids[0]; i++) {
+        stages_norm n = {.right = &right};
+        n.layout = ls_layout_serial();
+        n.layout.pp = grids[i][0];
+        n.layout.virtual_stages = grids[i][1];
+        n.layout.tp = grids[i][2];
+        n.layout.dp = grids[i][3];
+        n.layout.schedule = grids[i][1] > 1 ? LS_INTERLEAVED : LS_1F1B;
+        int ranks = ls_layout_ranks(&n.layout), held[2] = {0, 0};
+        run_ranks(ranks, norm_rank, &n);
+        for (int r = 0; r < ranks; r++) {
+            ck_assert_msg(n.squares[r] == 25, "grid %zu, rank %d: %g", i, r, n.squares[r]);
+            ck_assert(n.first[r] == 0 || fabs(n.first[r] - 0.6) < 1e-7);
+            ck_assert(n.last[r] == 0 || fabs(n.last[r] - 0.8) < 1e-7);
+            held[0] += n.first[r] > 0;
+            held[1] += n.last[r] > 0;
+        }
+        ck_assert_int_eq(held[0], n.layout.tp * n.layout.dp);
+        ck_assert_int_eq(held[1], n.layout.tp * n.layout.dp);
+    }
+    reference_end(&right);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("executor");
@@ -256,6 +331,7 @@ int main(void)
     tcase_add_loop_test(tests, steps_of_other_lengths, 0, 2);
     tcase_add_test(tests, micro_batches_alive);
     tcase_add_test(tests, tied_weight);
+    tcase_add_test(tests, norm_over_stages);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
