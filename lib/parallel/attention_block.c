@@ -41,8 +41,28 @@ static size_t kv_of(const shard *own, size_t h)
     return (own->first + h) / own->group - own->kv_first;
 }
 
+/* Which keys are tokens and which padding, B x S bytes from tp->temporary; NULL where there is
+ * none.
+ */
+static ls_status find_keys(const ls_tensor_parallel *tp, const ls_batch *batch,
+                           const unsigned char **ret_keys)
+{
+    ls_status status = LS_OK;
+    unsigned char *keys = NULL;
+    if (batch->lengths) {
+        LS_TRY(ls_arena_alloc(tp->temporary, batch->B * batch->S, 1, (void *)&keys));
+        for (size_t b = 0; b < batch->B; b++)
+            for (size_t s = 0; s < batch->S; s++)
+                keys[b * batch->S + s] = s < (size_t)batch->lengths[b];
+    }
+    *ret_keys = keys;
+exit:
+    return status;
+}
+
 static ls_attention_shape head_shape(const ls_attention_block *block, const shard *own,
-                                     const ls_batch *batch, size_t b, size_t h)
+                                     const ls_batch *batch, const unsigned char *keys, size_t b,
+                                     size_t h)
 {
     ls_attention_shape shape;
     memset(&shape, 0, sizeof shape);
@@ -52,6 +72,7 @@ static ls_attention_shape head_shape(const ls_attention_block *block, const shar
     shape.ld_kv = own->kv_width;
     shape.scale = 1.0 / sqrt((double)own->width);
     shape.causal = block->causal;
+    shape.keys = keys ? keys + b * batch->S : NULL;
     shape.dropout = batch->dropout ? block->dropout : 0;
     shape.stream.seed = batch->seed;
     shape.stream.purpose = LS_RANDOM_DROPOUT_ATTENTION;
@@ -106,6 +127,7 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
     ls_axis tokens = ls_batch_tokens(batch);
     ls_tensor_parallel inside = ls_inside_block(tp);
     size_t S = batch->S;
+    const unsigned char *keys;
     ls_real *scratch, *P;
 
     LS_TRY(ls_gather_tokens(tp, x, tokens, block->D, &x));
@@ -117,6 +139,7 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
 
     LS_TRY(ls_arena_alloc(tp->temporary, S * S, sizeof *scratch, (void *)&scratch));
     LS_TRY(ls_arena_alloc(tp->temporary, S * S, sizeof *P, (void *)&P));
+    LS_TRY(find_keys(tp, batch, &keys));
     for (size_t b = 0; b < batch->B; b++) {
         size_t q_row = b * S * own.q_width, kv_row = b * S * own.kv_width;
         if (block->cos) {
@@ -126,7 +149,7 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
                               own.kv_width);
         }
         for (size_t h = 0; h < own.heads; h++) {
-            ls_attention_shape shape = head_shape(block, &own, batch, b, h);
+            ls_attention_shape shape = head_shape(block, &own, batch, keys, b, h);
             size_t q = q_row + h * own.width, kv = kv_row + kv_of(&own, h) * own.width;
             if (kept->P) P = kept->P + (b * own.heads + h) * S * S;
             LS_TRY(ls_attention_forward(tp->engine, &shape, kept->o + q, P, kept->q + q,
@@ -227,6 +250,7 @@ static ls_status core_backward(const ls_tensor_parallel *tp, const ls_attention_
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
     size_t S = batch->S, rows = batch->B * S, kv_count = rows * own->kv_width;
+    const unsigned char *keys;
     ls_real *scratch, *again, *P, **dk_parts, **dv_parts;
 
     /* dk_parts[t] takes, for every kv head at once, the gradient through query head t of its group.
@@ -240,9 +264,10 @@ static ls_status core_backward(const ls_tensor_parallel *tp, const ls_attention_
         LS_TRY(ls_arena_alloc(tp->temporary, kv_count, sizeof(ls_real), (void *)&dk_parts[t]));
         LS_TRY(ls_arena_alloc(tp->temporary, kv_count, sizeof(ls_real), (void *)&dv_parts[t]));
     }
+    LS_TRY(find_keys(tp, batch, &keys));
     for (size_t b = 0; b < batch->B; b++) {
         for (size_t h = 0; h < own->heads; h++) {
-            ls_attention_shape shape = head_shape(block, own, batch, b, h);
+            ls_attention_shape shape = head_shape(block, own, batch, keys, b, h);
             size_t q = b * S * own->q_width + h * own->width;
             size_t kv = b * S * own->kv_width + kv_of(own, h) * own->width;
             size_t t = (own->first + h) % own->group;

@@ -20,6 +20,7 @@ void ls_layer_bind(ls_layer *layer, const ls_store *store, const ls_cuts *cuts,
 {
     const ls_config *config = &store->table->config;
     layer->number = (uint32_t)number;
+    layer->place = config->norm_place;
     layer->D = config->d_model;
     layer->dropout = config->dropout;
     ls_norm_bind(&layer->norm1, store, LS_NORM1_SCALE, LS_NORM1_SHIFT, number);
@@ -81,16 +82,20 @@ ls_status ls_layer_keep(const ls_tensor_parallel *tp, const ls_layer *layer, siz
     LS_TRY(ls_norm_keep(&layer->norm1, n, arena, &kept.norm1));
     LS_TRY(ls_attention_keep(tp, &layer->attention, B, S, arena, &kept.attention));
     LS_TRY(ls_arena_alloc(arena, n * layer->D, sizeof(ls_real), (void *)&kept.x1));
-    LS_TRY(ls_norm_keep(&layer->norm2, n, arena, &kept.norm2));
+    if (layer->place == LS_NORM_PRE)
+        LS_TRY(ls_norm_keep(&layer->norm2, n, arena, &kept.norm2));
+    else
+        LS_TRY(ls_norm_keep_beside(&layer->norm2, NULL, n, arena, &kept.norm2));
     LS_TRY(ls_mlp_keep(tp, &layer->mlp, B * S, arena, &kept.mlp));
+    if (layer->place == LS_NORM_POST)
+        LS_TRY(ls_arena_alloc(arena, n * layer->D, sizeof(ls_real), (void *)&kept.x2));
     *ret_kept = kept;
 exit:
     return status;
 }
 
-/* Dropout of a block's output, or of its gradient, which is the same call. */
-static void block_dropout(const ls_tensor_parallel *tp, const ls_layer *layer, ls_real *y,
-                          const ls_real *x, ls_purpose purpose, const ls_batch *batch)
+void ls_layer_dropout(const ls_tensor_parallel *tp, const ls_layer *layer, ls_real *y,
+                      const ls_real *x, ls_purpose purpose, const ls_batch *batch)
 {
     ls_stream stream = {batch->seed, (uint32_t)purpose, layer->number, batch->step};
     ls_own_dropout(tp, y, x, ls_batch_tokens(batch), layer->D, batch->dropout ? layer->dropout : 0,
@@ -104,15 +109,16 @@ ls_status ls_layer_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
     ls_axis tokens = ls_batch_tokens(batch);
     size_t n = ls_axis_extent(ls_own_tokens(tp, tokens));
 
+    if (layer->place == LS_NORM_POST) return ls_layer_post_forward(tp, layer, kept, y, batch);
     ls_norm_forward(&layer->norm1, &kept->norm1, kept->x, n);
     LS_TRY(ls_attention_block_forward(tp, &layer->attention, kept->x1, &kept->attention,
                                       kept->norm1.y, batch));
-    block_dropout(tp, layer, kept->x1, kept->x1, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
+    ls_layer_dropout(tp, layer, kept->x1, kept->x1, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
     ls_add(kept->x1, kept->x1, kept->x, n * layer->D);
 
     ls_norm_forward(&layer->norm2, &kept->norm2, kept->x1, n);
     LS_TRY(ls_mlp_forward(tp, &layer->mlp, y, &kept->mlp, kept->norm2.y, tokens));
-    block_dropout(tp, layer, y, y, LS_RANDOM_DROPOUT_MLP, batch);
+    ls_layer_dropout(tp, layer, y, y, LS_RANDOM_DROPOUT_MLP, batch);
     ls_add(y, y, kept->x1, n * layer->D);
 exit:
     return status;
@@ -128,18 +134,19 @@ ls_status ls_layer_backward(const ls_tensor_parallel *tp, const ls_layer *layer,
     ls_token_sums sums;
     ls_real *d_block, *d_norm;
 
+    if (layer->place == LS_NORM_POST) return ls_layer_post_backward(tp, layer, kept, dx, batch);
     LS_TRY(ls_token_sums_open(&sums, tp, tokens, layer->D,
                               ls_norm_sums(&layer->norm1) + ls_norm_sums(&layer->norm2)));
     LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof(ls_real), (void *)&d_block));
     LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof(ls_real), (void *)&d_norm));
 
     /* x2 = dropout(mlp(norm2(x1))) + x1 */
-    block_dropout(tp, layer, d_block, dx, LS_RANDOM_DROPOUT_MLP, batch);
+    ls_layer_dropout(tp, layer, d_block, dx, LS_RANDOM_DROPOUT_MLP, batch);
     LS_TRY(ls_mlp_backward(tp, &layer->mlp, d_norm, d_block, &kept->mlp, kept->norm2.y, tokens));
     ls_norm_backward(tp, &layer->norm2, &kept->norm2, d_norm, d_norm, kept->x1, dx, tokens, &sums);
 
     /* x1 = dropout(attention(norm1(x))) + x */
-    block_dropout(tp, layer, d_block, d_norm, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
+    ls_layer_dropout(tp, layer, d_block, d_norm, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
     LS_TRY(ls_attention_block_backward(tp, &layer->attention, dx, d_block, &kept->attention,
                                        kept->norm1.y, batch));
     ls_norm_backward(tp, &layer->norm1, &kept->norm1, dx, dx, kept->x, d_norm, tokens, &sums);

@@ -20,6 +20,7 @@
 #define ls_layer LS_TYPED(ls_layer)
 typedef struct ls_layer {
     uint32_t number; /* in the whole model */
+    ls_norm_place place;
     size_t D;
     double dropout;
     ls_norm norm1, norm2;
@@ -34,6 +35,8 @@ typedef struct ls_layer_kept {
     ls_attention_kept attention;
     ls_real *x1; /* after the attention block           */
     ls_mlp_kept mlp;
+    ls_real *x2; /* norms behind the residual sums: after the MLP, what norm2 reads; its output is
+                    the layer's and is kept by nobody here */
 } ls_layer_kept;
 
 /* Points the layer at its parameters in the store and at the cuts; `rope` are the rotary tables or
@@ -53,10 +56,27 @@ ls_status ls_layer_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
                            const ls_layer_kept *kept, ls_real *y,
                            const ls_batch *batch) LS_MUST_USE;
 
-/* From dx2 to dx, in place: n x D. */
+/* From the gradient of y to that of x, in place: n x D. */
 #define ls_layer_backward LS_TYPED(ls_layer_backward)
 ls_status ls_layer_backward(const ls_tensor_parallel *tp, const ls_layer *layer,
                             const ls_layer_kept *kept, ls_real *dx,
                             const ls_batch *batch) LS_MUST_USE;
+
+/* ---- what the two places of the norms have in common, and the second of them: layer_post.c ----
+ */
+
+/* Dropout of a block's output, or of its gradient, which is the same call. */
+#define ls_layer_dropout LS_TYPED(ls_layer_dropout)
+void ls_layer_dropout(const ls_tensor_parallel *tp, const ls_layer *layer, ls_real *y,
+                      const ls_real *x, ls_purpose purpose, const ls_batch *batch);
+
+#define ls_layer_post_forward LS_TYPED(ls_layer_post_forward)
+ls_status ls_layer_post_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
+                                const ls_layer_kept *kept, ls_real *y,
+                                const ls_batch *batch) LS_MUST_USE;
+#define ls_layer_post_backward LS_TYPED(ls_layer_post_backward)
+ls_status ls_layer_post_backward(const ls_tensor_parallel *tp, const ls_layer *layer,
+                                 const ls_layer_kept *kept, ls_real *dx,
+                                 const ls_batch *batch) LS_MUST_USE;
 
 #endif

@@ -129,13 +129,6 @@ ls_status ls_layout_check(const ls_layout *layout, const ls_config *config)
 {
     ls_status status = LS_OK;
     LS_TRY(check_numbers(layout));
-    if (config->objective == LS_MASKED_TOKEN || config->norm_place == LS_NORM_POST ||
-        config->token_types > 0 || config->embedding_norm)
-        LS_FAIL(
-            LS_ERR_INPUT,
-            "--model %s: hidden tokens, token types and norms behind the residual sums run with "
-            "--serial alone in this version",
-            config->name);
     if (layout->tp < 1 || !tp_fits(config, (size_t)layout->tp))
         LS_TRY(refuse_tp(config, layout->tp));
     if (layout->sp && config->mlp_cut == LS_MLP_ROW_FIRST)

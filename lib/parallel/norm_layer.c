@@ -17,15 +17,25 @@ void ls_norm_bind(ls_norm *norm, const ls_store *store, ls_role scale, ls_role s
     norm->dshift = shift_slot ? shift_slot->grad[0] : NULL;
 }
 
-ls_status ls_norm_keep(const ls_norm *norm, size_t n, ls_arena *arena, ls_norm_kept *ret_kept)
+ls_status ls_norm_keep_beside(const ls_norm *norm, ls_real *y, size_t n, ls_arena *arena,
+                              ls_norm_kept *ret_kept)
 {
     ls_status status = LS_OK;
-    ls_norm_kept kept = {NULL, NULL, NULL};
-    LS_TRY(ls_arena_alloc(arena, n * norm->D, sizeof(ls_real), (void *)&kept.y));
+    ls_norm_kept kept = {y, NULL, NULL};
     if (norm->kind == LS_LAYER_NORM)
         LS_TRY(ls_arena_alloc(arena, n, sizeof(ls_real), (void *)&kept.mean));
     LS_TRY(ls_arena_alloc(arena, n, sizeof(ls_real), (void *)&kept.rstd));
     *ret_kept = kept;
+exit:
+    return status;
+}
+
+ls_status ls_norm_keep(const ls_norm *norm, size_t n, ls_arena *arena, ls_norm_kept *ret_kept)
+{
+    ls_status status = LS_OK;
+    ls_real *y;
+    LS_TRY(ls_arena_alloc(arena, n * norm->D, sizeof(ls_real), (void *)&y));
+    LS_TRY(ls_norm_keep_beside(norm, y, n, arena, ret_kept));
 exit:
     return status;
 }

@@ -30,6 +30,10 @@ void ls_norm_bind(ls_norm *norm, const ls_store *store, ls_role scale, ls_role s
 #define ls_norm_keep LS_TYPED(ls_norm_keep)
 ls_status ls_norm_keep(const ls_norm *norm, size_t n, ls_arena *arena,
                        ls_norm_kept *ret_kept) LS_MUST_USE;
+/* The same where the output y has its room already. The backward pass does not read it. */
+#define ls_norm_keep_beside LS_TYPED(ls_norm_keep_beside)
+ls_status ls_norm_keep_beside(const ls_norm *norm, ls_real *y, size_t n, ls_arena *arena,
+                              ls_norm_kept *ret_kept) LS_MUST_USE;
 #define ls_norm_forward LS_TYPED(ls_norm_forward)
 void ls_norm_forward(const ls_norm *norm, const ls_norm_kept *kept, const ls_real *x, size_t n);
 

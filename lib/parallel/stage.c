@@ -77,12 +77,21 @@ static ls_status bind(ls_stage *stage)
     if (stage->setup.embedding) {
         stage->token = ls_store_slot(stage->store, LS_TOKEN_EMBEDDING, 0);
         stage->position = ls_store_slot(stage->store, LS_POSITION_EMBEDDING, 0);
+        stage->type = ls_store_slot(stage->store, LS_TYPE_EMBEDDING, 0);
+        if (config->embedding_norm)
+            ls_norm_bind(&stage->embedding_norm, stage->store, LS_EMBEDDING_NORM_SCALE,
+                         LS_EMBEDDING_NORM_SHIFT, 0);
     }
     if (stage->setup.head) {
-        ls_norm_bind(&stage->final_norm, stage->store, LS_FINAL_NORM_SCALE, LS_FINAL_NORM_SHIFT, 0);
+        if (config->norm_place == LS_NORM_PRE)
+            ls_norm_bind(&stage->final_norm, stage->store, LS_FINAL_NORM_SCALE, LS_FINAL_NORM_SHIFT,
+                         0);
         stage->head =
             ls_store_slot(stage->store, config->tied ? LS_TOKEN_EMBEDDING : LS_HEAD_WEIGHT, 0);
         stage->head_use = config->tied ? 1 : 0;
+        stage->vocab_bias = ls_store_slot(stage->store, LS_VOCAB_BIAS, 0);
+        if (config->objective == LS_MASKED_TOKEN) ls_masked_head_bind(&stage->masked, stage->store);
+        if (config->sentence_order) ls_order_head_bind(&stage->order, stage->store);
     }
 exit:
     return status;

@@ -10,6 +10,7 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/embedding.h"
 #include "parallel/stage_ends.h"
+#include "parallel/weight_gradient.h"
 
 ls_status ls_micro_batch_create(ls_micro_batch **ret_micro_batch, const ls_stage *stage)
 {
@@ -76,6 +77,7 @@ static ls_status forward(ls_stage *stage, ls_micro_batch *mb, bool all, ls_arena
 
     if (stage->setup.embedding) {
         LS_TRY(take(stage, mb, layers == 0 && !stage->setup.head ? last : mb->kept, &mb->x));
+        LS_TRY(ls_embed_keep(stage, mb));
         LS_TRY(ls_embed_forward(stage, mb));
         x = mb->x;
     }
@@ -99,11 +101,36 @@ exit:
     return status;
 }
 
+/* Every rank looks at every id that its stage reads, so that a bad one is an error on all of them,
+ * before anybody waits. */
+static ls_status check_ids(const ls_stage *stage, const ls_batch *batch)
+{
+    ls_status status = LS_OK;
+    const ls_config *config = stage->config;
+    size_t n = batch->B * batch->S;
+    if (stage->setup.embedding) {
+        LS_TRY(ls_ids_check(batch->tokens, n, config->vocab, 0, "token"));
+        if (config->token_types > 0 && batch->segments)
+            LS_TRY(ls_ids_check(batch->segments, n, config->token_types, 0, "token type"));
+    }
+    if (stage->setup.head) {
+        LS_TRY(ls_ids_check(batch->targets, n, config->vocab, 1, "target"));
+        if (config->sentence_order && batch->order)
+            LS_TRY(ls_ids_check(batch->order, batch->B, 2, 1, "order label"));
+    }
+    for (size_t b = 0; batch->lengths && b < batch->B; b++)
+        if (batch->lengths[b] < 0 || (size_t)batch->lengths[b] > batch->S)
+            LS_FAIL(LS_ERR_INPUT,
+                    "length %zu is %d: allowed are 0 to %zu, the tokens of a sequence", b,
+                    (int)batch->lengths[b], batch->S);
+exit:
+    return status;
+}
+
 ls_status ls_stage_forward(ls_stage *stage, ls_micro_batch *mb, const ls_batch *batch,
                            const ls_real *x, const ls_real **ret_x)
 {
     ls_status status = LS_OK;
-    size_t n = batch->B * batch->S;
     ls_recompute recompute = stage->setup.recompute;
 
     if (batch->S > stage->config->seq)
@@ -120,14 +147,12 @@ ls_status ls_stage_forward(ls_stage *stage, ls_micro_batch *mb, const ls_batch *
     mb->forward_done = false;
     ls_arena_release(mb->kept, 0);
     ls_arena_release(mb->outgoing, 0);
-    /* Every rank looks at every id, so that a bad one is an error on all of them, before anybody
-     * waits. */
-    if (stage->setup.embedding)
-        LS_TRY(ls_ids_check(batch->tokens, n, stage->config->vocab, 0, "token"));
+    LS_TRY(check_ids(stage, batch));
     if (stage->setup.head) {
-        LS_TRY(ls_ids_check(batch->targets, n, stage->config->vocab, 1, "target"));
-        LS_TRY(
-            ls_arena_alloc(mb->kept, mb->B, sizeof(ls_real), (void *)&mb->sequence_losses.tokens));
+        ls_sequence_losses *losses = &mb->sequence_losses;
+        LS_TRY(ls_arena_alloc(mb->kept, mb->B, sizeof(ls_real), (void *)&losses->tokens));
+        if (stage->config->sentence_order)
+            LS_TRY(ls_arena_alloc(mb->kept, mb->B, sizeof(ls_real), (void *)&losses->order));
     }
 
     size_t mark = ls_arena_mark(mb->kept);
@@ -169,13 +194,10 @@ exit:
 
 /* No valid target or label anywhere: the loss is 0 whatever the parameters, so every gradient is +0
  * (rule 15). Computed, some would be -0: sums of +0 times something negative. */
-static void zero_gradients(const ls_stage *stage, const ls_batch_sums *sums)
+static void zero_gradients(const ls_stage *stage)
 {
-    ls_axis any = {0, 0};
-    for (size_t j = 0; j < ls_batch_sums_count(sums); j++)
-        for (size_t i = 0; i < stage->n_gradients; i++)
-            memset(stage->gradients[i].values + ls_batch_sums_get(sums, j, any).offset, 0,
-                   stage->gradients[i].count * sizeof(ls_real));
+    for (size_t i = 0; i < stage->n_gradients; i++)
+        ls_no_gradient(&stage->tp, stage->gradients[i].values, stage->gradients[i].count);
 }
 
 /* Adds what has found its sibling. */
@@ -217,7 +239,7 @@ ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *mb, const ls_real *
     /* It is sent to the stage before, when there is one. */
     LS_TRY(take(stage, mb, stage->setup.embedding ? stage->temporary : mb->outgoing, &d));
     if (!ls_valid_any(valid)) {
-        zero_gradients(stage, stage->tp.sums);
+        zero_gradients(stage);
         memset(d, 0, count * sizeof *d);
     } else {
         if (stage->setup.recompute == LS_RECOMPUTE_STAGE)
@@ -259,5 +281,7 @@ void ls_stage_settle_gradients(ls_stage *stage)
 
 void ls_stage_finish_gradients(ls_stage *stage)
 {
-    if (stage->token) ls_end_sum(stage->token->grad[0], stage->token->rows * stage->token->cols);
+    ls_slot *const tables[] = {stage->token, stage->type};
+    for (size_t i = 0; i < 2; i++)
+        if (tables[i]) ls_end_sum(tables[i]->grad[0], tables[i]->rows * tables[i]->cols);
 }

@@ -5,6 +5,8 @@
 #include "lockstep/numerics/forest_sum.h"
 #include "lockstep/parallel/stage.h"
 #include "parallel/layer.h"
+#include "parallel/masked_head.h"
+#include "parallel/order_head.h"
 
 /* A gradient that this stage makes: one use of one of its parameters. */
 #define ls_own_gradient LS_TYPED(ls_own_gradient)
@@ -25,10 +27,14 @@ struct ls_stage {
     ls_kv_sharing kv;
     ls_real *cos, *sin; /* rotary tables, or NULL */
     ls_layer *layers;
+    ls_slot *token, *position, *type; /* with the embedding, what of it the model has */
+    ls_norm embedding_norm;
     ls_norm final_norm;
-    ls_slot *token, *position; /* with the embedding */
-    ls_slot *head;             /* with the head; the token slot when tied */
+    ls_slot *head; /* with the head; the token slot when tied */
     int head_use;
+    ls_slot *vocab_bias; /* or NULL */
+    ls_masked_head masked;
+    ls_order_head order;
     ls_own_gradient *gradients;
     size_t n_gradients;
     ls_forest_sum *sum; /* which sequences' gradients are where; NULL: one micro-batch is all */
@@ -45,9 +51,14 @@ struct ls_micro_batch {
     ls_valid valid;
     const ls_real *input; /* of a stage without the embedding */
     ls_real *x;           /* output of the embedding */
+    ls_real *e;           /* what its norm reads; x without one */
+    ls_norm_kept embedding_norm;
     ls_layer_kept *layers;
     const ls_real *end; /* output of the last layer, or what comes in when there is none */
     ls_norm_kept final_norm;
+    const ls_real *xf; /* what the heads read */
+    ls_masked_kept masked;
+    ls_order_kept order;
     ls_real *z;                      /* own logits, then their gradient */
     ls_real *losses, *max, *sum_exp; /* per token */
 };

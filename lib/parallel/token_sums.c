@@ -62,7 +62,7 @@ ls_status ls_token_sums_finish(ls_token_sums *sums)
     size_t *bounds;
     ls_real *per_sequence;
 
-    if (!tp->sequence_parallel) return LS_OK;
+    if (!tp->sequence_parallel || sums->vectors == 0) return LS_OK;
     if (sums->added != sums->vectors)
         LS_FAIL(LS_ERR_INTERNAL, "%zu sums over tokens of %zu", sums->added, sums->vectors);
     LS_TRY(ls_arena_alloc(tp->temporary, members + 1, sizeof *bounds, (void *)&bounds));

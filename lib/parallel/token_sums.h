@@ -47,7 +47,8 @@ size_t ls_token_sums_add(ls_token_sums *sums, ls_real *target);
 ls_real *ls_token_sums_part(const ls_token_sums *sums, size_t vector, size_t j, size_t b);
 
 /* Finishes all sums, on every member, into their targets (tp->sums). 1 all-reduce of nodes B
- * vectors D, nodes of a tree over S. Errors: LS_ERR_MEMORY, those of ls_all_reduce_forest. */
+ * vectors D, nodes of a tree over S; none for no sums. Errors: LS_ERR_MEMORY, those of
+ * ls_all_reduce_forest. */
 #define ls_token_sums_finish LS_TYPED(ls_token_sums_finish)
 ls_status ls_token_sums_finish(ls_token_sums *sums) LS_MUST_USE;
 

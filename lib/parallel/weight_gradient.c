@@ -1,5 +1,7 @@
 #include "parallel/weight_gradient.h"
 
+#include <string.h>
+
 #include "lockstep/numerics/tree.h"
 
 ls_status ls_weight_gradient(const ls_tensor_parallel *tp, ls_real *dw, ls_real *dbias,
@@ -22,4 +24,11 @@ ls_status ls_weight_gradient(const ls_tensor_parallel *tp, ls_real *dw, ls_real 
     }
 exit:
     return status;
+}
+
+void ls_no_gradient(const ls_tensor_parallel *tp, ls_real *d, size_t count)
+{
+    ls_axis any = {0, 0};
+    for (size_t j = 0; j < ls_batch_sums_count(tp->sums); j++)
+        memset(d + ls_batch_sums_get(tp->sums, j, any).offset, 0, count * sizeof *d);
 }

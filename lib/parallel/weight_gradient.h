@@ -14,4 +14,9 @@ ls_status ls_weight_gradient(const ls_tensor_parallel *tp, ls_real *dw, ls_real 
                              const ls_real *x, ls_axis in, const ls_real *dy, ls_axis out,
                              ls_axis tokens) LS_MUST_USE;
 
+/* d = +0 in every place where a sum over the batch goes: there is no term (rule 15). d: count
+ * elements. */
+#define ls_no_gradient LS_TYPED(ls_no_gradient)
+void ls_no_gradient(const ls_tensor_parallel *tp, ls_real *d, size_t count);
+
 #endif

@@ -94,21 +94,41 @@ static void count(trainer *t, int sign)
     }
 }
 
+/* All ranks of a model must have the same batch. */
+static ls_status check_replicas(const trainer *t)
+{
+    ls_status status = LS_OK;
+    size_t sequences = t->batch.batch.B, tokens = sequences * t->batch.batch.S;
+    const struct {
+        const int32_t *ids;
+        size_t count;
+        const char *what;
+    } arrays[] = {{t->batch.tokens, tokens, "tokens"},
+                  {t->batch.targets, tokens, "targets"},
+                  {t->batch.segments, tokens, "token types"},
+                  {t->batch.lengths, sequences, "lengths"},
+                  {t->batch.order, sequences, "order labels"}};
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        if (arrays[i].ids)
+            LS_TRY(ls_replicas_check(t->model, LS_I32, arrays[i].ids, arrays[i].count,
+                                     arrays[i].what));
+exit:
+    return status;
+}
+
 /* One training step. */
 static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_train_result *result)
 {
     ls_status status = LS_OK;
     ls_step now = {.step = step, .tokens = t->run->batch * t->batch.batch.S};
     ls_update update = ls_step_update(t->run, step);
-    size_t own_tokens = t->batch.batch.B * t->batch.batch.S;
     double squares;
     ls_real loss;
     uint64_t begin = ls_clock_ns(), shown;
 
     ls_trace_task(t->rank, "batch", (int)step, -1, -1);
     ls_step_batch_fill(&t->batch, t->run, step);
-    LS_TRY(ls_replicas_check(t->model, LS_I32, t->batch.tokens, own_tokens, "tokens"));
-    LS_TRY(ls_replicas_check(t->model, LS_I32, t->batch.targets, own_tokens, "targets"));
+    LS_TRY(check_replicas(t));
     count(t, -1);
     LS_TRY(forward_backward(t, &loss));
     LS_TRY(ls_shared_squares(t->model, &t->run->layout, t->store, t->temporary, &squares));

@@ -23,7 +23,7 @@ enum { LEGAL_DEGREES = sizeof legal_degrees / sizeof legal_degrees[0] };
  * for the most part. */
 static inline ls_config parallel_config(size_t i)
 {
-    static const size_t kv_heads[N_TINY] = {12, 12, 4, 1, 12, 12, 2, 3, 6};
+    static const size_t kv_heads[N_TINY_SERIAL] = {12, 12, 4, 1, 12, 12, 2, 3, 6, 12, 12, 4, 3, 12};
     ls_config config = tiny_config(i);
     config.heads = 12;
     config.kv_heads = kv_heads[i];

@@ -84,7 +84,7 @@ START_TEST(every_parameter)
     ls_config config = parallel_config((size_t)_i);
     static job j;
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE); /* for its noise */
-    ls_batch batch = tiny_batch(&ids, config.vocab);
+    ls_batch batch = tiny_batch_of(&ids, &config);
     double *values = fixture_noise(f.table), *largest = calloc(f.table->count, sizeof *largest);
     j = (job){f.table, whole_model(&config), values, &batch, {{0}}, 0};
     j.setup.gathered_loss = _i % 2;
@@ -126,7 +126,7 @@ int main(void)
     Suite *suite = suite_create("gradient of a parallel model");
     TCase *tests = tcase_create("gradient");
     tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, every_parameter, 0, N_TINY);
+    tcase_add_loop_test(tests, every_parameter, 0, N_TINY_SERIAL);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -7,22 +7,35 @@
 enum { B = 3, LONGEST = 24, MOST_TOKENS = 8 * LONGEST };
 
 typedef struct ids {
-    int32_t tokens[MOST_TOKENS], targets[MOST_TOKENS];
+    int32_t tokens[MOST_TOKENS], targets[MOST_TOKENS], segments[MOST_TOKENS];
+    int32_t lengths[8], order[8];
 } ids;
 
-/* B sequences of S tokens; every seventh target is ignored. */
-static ls_batch batch_of(ids *all, size_t sequences, size_t S, size_t vocab)
+/* Sequences of S tokens; every seventh target is ignored. With a masked-token model three token
+ * types, padding behind a fifth, two fifths, ... of the sequences, and every third label unknown.
+ */
+static ls_batch batch_of(ids *all, size_t sequences, size_t S, const ls_config *config)
 {
     uint64_t state = 4711;
+    size_t vocab = config->vocab;
+    bool masked = config->objective == LS_MASKED_TOKEN;
     for (size_t t = 0; t < sequences * S; t++) {
         all->tokens[t] = (int32_t)(fabs((double)reference_noise(&state)) * 1e4) % (int32_t)vocab;
         all->targets[t] = (int32_t)(fabs((double)reference_noise(&state)) * 1e4) % (int32_t)vocab;
         if (t % 7 == 3) all->targets[t] = LS_IGNORE;
+        all->segments[t] = (int32_t)(t * t / 3 % 3);
+    }
+    for (size_t b = 0; b < sequences; b++) {
+        all->lengths[b] = (int32_t)((S * (b % 5 + 1) + 4) / 5);
+        all->order[b] = b % 3 == 2 ? LS_IGNORE : (int32_t)(b * b / 2 % 2);
     }
     return (ls_batch){.B = sequences,
                       .S = S,
                       .tokens = all->tokens,
                       .targets = all->targets,
+                      .segments = masked ? all->segments : NULL,
+                      .lengths = masked ? all->lengths : NULL,
+                      .order = masked ? all->order : NULL,
                       .seed = 99,
                       .step = 5,
                       .dropout = true};
@@ -40,6 +53,7 @@ static ls_config config_of(size_t i)
 typedef struct job {
     pass pass;
     sent sent[MOST_RANKS]; /* over the tp group, before the norm */
+    ls_comm_count broadcasts[MOST_RANKS];
 } job;
 
 static ls_status job_rank(ls_rank *rank, void *argument)
@@ -56,6 +70,7 @@ static ls_status job_rank(ls_rank *rank, void *argument)
     j->sent[r] =
         (sent){ls_group_count(tp, LS_OP_ALL_REDUCE), ls_group_count(tp, LS_OP_REDUCE_SCATTER),
                ls_group_count(tp, LS_OP_ALL_GATHER)};
+    j->broadcasts[r] = ls_group_count(tp, LS_OP_BROADCAST);
     LS_TRY(ls_shared_squares(tp, &layout, m.store, m.temporary, &p->squares[r]));
 exit:
     model_end(&m, &p->store[r]);
@@ -78,9 +93,12 @@ static void ck_serial(const pass *p, const fixture *f, ls_real loss, double squa
 
 /* Per layer 2 all-gathers and 2 reduce-scatters forward, 4 and 2 backward; before and after the
  * layers a reduce-scatter of the embedding, a gather before the logits and once more backward, a
- * reduce-scatter behind them and a gather of what the embedding gets. All-reduces: two for the loss
- * (a gather, when the logits are gathered), and one for the norms of each layer and the last norm.
- * Own shards' heads, feed-forward and vocabulary granules are 12 each, so their nodes are alike. */
+ * reduce-scatter behind them and a gather of what the embedding gets. The masked-token head gathers
+ * what its matrix multiplies, forward and again backward, and what it gets back. All-reduces: two
+ * for the loss (a gather, when the logits are gathered), and one for the norms of each layer, one
+ * for those of the head and one for the embedding's, where there are any. The first tokens, one
+ * broadcast, for sentence order. Own shards' heads, feed-forward and vocabulary granules are 12
+ * each, so their nodes are alike. */
 static void ck_communication(const job *j, const ls_config *c, int tp, int rank)
 {
     const ls_stage_setup *setup = &j->pass.setup;
@@ -92,23 +110,29 @@ static void ck_communication(const job *j, const ls_config *c, int tp, int rank)
                                                             : 0; /* passes of a block,
                                                                     and of an end */
     size_t stage = setup->recompute == LS_RECOMPUTE_STAGE, forwards = 1 + stage;
-    size_t gathers = 6 * L + 3 + again, scatters = 4 * L + 1 + again - stage;
+    bool masked = c->objective == LS_MASKED_TOKEN, pre = c->norm_place == LS_NORM_PRE;
+    size_t gathers = 6 * L + 3 + again + (masked ? forwards + 2 : 0),
+           scatters = 4 * L + 1 + again - stage;
     size_t vectors = c->norm == LS_LAYER_NORM && c->bias ? 2 : 1;
-    size_t norms = nodes_of(S, tp, rank) * B * vectors * D * (2 * L + 1);
+    size_t norms =
+        nodes_of(S, tp, rank) * B * vectors * D * (2 * L + pre + masked + c->embedding_norm);
+    size_t sums = L + (pre || masked) + c->embedding_norm;
     size_t loss = n + nodes_of(12, tp, rank) * (c->label_smoothing > 0 ? 3 : 2) * n;
     size_t logits = n * 384 / T; /* 300 padded */
     if (setup->gathered_loss) {
-        ck_sent(j->sent[rank].reduces, L + 1, norms, "all-reduces", tp, rank);
+        ck_sent(j->sent[rank].reduces, sums, norms, "all-reduces", tp, rank);
         ck_sent(j->sent[rank].gathers, gathers + forwards, gathers * own + forwards * logits,
                 "all-gathers", tp, rank);
     } else {
-        ck_sent(j->sent[rank].reduces, L + 1 + 2 * forwards, norms + forwards * loss, "all-reduces",
+        ck_sent(j->sent[rank].reduces, sums + 2 * forwards, norms + forwards * loss, "all-reduces",
                 tp, rank);
         ck_sent(j->sent[rank].gathers, gathers, gathers * own, "all-gathers", tp, rank);
     }
     /* of the embedding each member hands in its one partial */
     ck_sent(j->sent[rank].scatters, scatters + forwards, scatters * partials + forwards * n * D,
             "reduce-scatters", tp, rank);
+    ck_sent(j->broadcasts[rank], c->sentence_order ? forwards : 0,
+            c->sentence_order && rank == 0 ? forwards * B * D : 0, "broadcasts", tp, rank);
 }
 
 START_TEST(every_degree_is_serial)
@@ -120,7 +144,7 @@ START_TEST(every_degree_is_serial)
     for (size_t s = 0; s < SEQUENCE_LENGTHS; s++) {
         ids all;
         fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
-        ls_batch batch = batch_of(&all, B, sequence_lengths[s], config.vocab);
+        ls_batch batch = batch_of(&all, B, sequence_lengths[s], &config);
         double *values = fixture_noise(f.table), squares = (double)NAN;
         ls_real loss = fixture_gradients(&f, &batch);
         ck_assert_int_eq(ls_serial_squares(f.serial, &squares), LS_OK);
@@ -154,7 +178,7 @@ START_TEST(row_first_is_refused)
     ck_assert_int_eq(config.mlp_cut, LS_MLP_ROW_FIRST);
     ck_assert_int_eq(ls_param_table_create(&table, &config), LS_OK);
     double *values = fixture_noise(table);
-    ls_batch batch = batch_of(&all, B, 5, config.vocab);
+    ls_batch batch = batch_of(&all, B, 5, &config);
     job j = {
         .pass = {.table = table, .setup = whole_model(&config), .values = values, .batch = &batch}};
     j.pass.setup.sequence_parallel = true;
@@ -274,11 +298,7 @@ static ls_status parts_rank(ls_rank *rank, void *argument)
     for (size_t i = 0; i < x->n; i++) {
         part *p = &part_of[i];
         size_t first = x->bounds[i];
-        p->batch = *x->batch;
-        p->batch.first = first;
-        p->batch.B = x->bounds[i + 1] - first;
-        p->batch.tokens += first * p->batch.S;
-        p->batch.targets += first * p->batch.S;
+        p->batch = ls_batch_part(x->batch, first, x->bounds[i + 1] - first);
         for (int s = 0; s < 2; s++) LS_TRY(ls_micro_batch_create(&p->at[s], stage[s]));
         LS_TRY(forward_part(stage, p, losses, &valid));
     }
@@ -314,7 +334,7 @@ START_TEST(micro_batches)
     ls_config config = config_of((size_t)_i);
     if (config.mlp_cut == LS_MLP_ROW_FIRST) return;
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
-    ls_batch batch = batch_of(&all, SEQUENCES, 5, config.vocab);
+    ls_batch batch = batch_of(&all, SEQUENCES, 5, &config);
     double *values = fixture_noise(f.table);
     ls_real loss = fixture_gradients(&f, &batch);
     for (size_t i = 0; i < 4; i++) {
@@ -347,10 +367,10 @@ int main(void)
     Suite *suite = suite_create("sequence parallelism");
     TCase *tests = tcase_create("sequence parallel");
     tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, every_degree_is_serial, 0, N_TINY);
+    tcase_add_loop_test(tests, every_degree_is_serial, 0, N_TINY_SERIAL);
     tcase_add_test(tests, row_first_is_refused);
     tcase_add_test(tests, masks_of_token_shares);
-    tcase_add_loop_test(tests, micro_batches, 0, N_TINY);
+    tcase_add_loop_test(tests, micro_batches, 0, N_TINY_SERIAL);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -13,7 +13,7 @@ START_TEST(every_degree_is_serial)
     tiny_ids ids;
     ls_config config = parallel_config((size_t)_i / 2);
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
-    ls_batch batch = tiny_batch(&ids, config.vocab);
+    ls_batch batch = tiny_batch_of(&ids, &config);
     double *values = fixture_noise(f.table), squares = (double)NAN;
     ls_real loss = fixture_gradients(&f, &batch);
     ck_assert_int_eq(ls_serial_squares(f.serial, &squares), LS_OK);
@@ -205,7 +205,7 @@ int main(void)
     Suite *suite = suite_create("stages of a parallel model");
     TCase *tests = tcase_create("stage");
     tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, every_degree_is_serial, 0, 2 * N_TINY);
+    tcase_add_loop_test(tests, every_degree_is_serial, 0, 2 * N_TINY_SERIAL);
     tcase_add_test(tests, groups_of_any_ranks);
     tcase_add_test(tests, ids_outside_the_vocabulary);
     suite_add_tcase(suite, tests);

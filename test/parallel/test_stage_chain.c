@@ -77,7 +77,7 @@ START_TEST(every_cut_is_serial)
     tiny_ids ids;
     ls_config config = parallel_config((size_t)_i);
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
-    ls_batch batch = tiny_batch(&ids, config.vocab);
+    ls_batch batch = tiny_batch_of(&ids, &config);
     double *values = fixture_noise(f.table);
     ls_real loss = fixture_gradients(&f, &batch);
     for (size_t cut = 0; cut <= config.layers; cut++) {
@@ -147,13 +147,10 @@ START_TEST(micro_batches_at_once)
     ls_param_table *table;
     ck_assert_int_eq(ls_param_table_create(&table, &config), LS_OK);
     double *values = fixture_noise(table);
-    ls_batch batch = tiny_batch(&ids, config.vocab);
-    alive a = {.table = table, .values = values, .batch = {batch, batch}};
-    a.batch[0].B = 1;
-    a.batch[1].B = TINY_B - 1;
-    a.batch[1].first = 1;
-    a.batch[1].tokens += TINY_S;
-    a.batch[1].targets += TINY_S;
+    ls_batch batch = tiny_batch_of(&ids, &config);
+    alive a = {.table = table,
+               .values = values,
+               .batch = {ls_batch_part(&batch, 0, 1), ls_batch_part(&batch, 1, TINY_B - 1)}};
     run_ranks(3, alive_rank, &a);
     for (int r = 0; r < 3; r++) {
         for (size_t k = 0; k < table->count; k++) {
@@ -258,8 +255,8 @@ int main(void)
     Suite *suite = suite_create("stages in a chain");
     TCase *tests = tcase_create("chain");
     tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, every_cut_is_serial, 0, N_TINY);
-    tcase_add_loop_test(tests, micro_batches_at_once, 0, N_TINY);
+    tcase_add_loop_test(tests, every_cut_is_serial, 0, N_TINY_SERIAL);
+    tcase_add_loop_test(tests, micro_batches_at_once, 0, N_TINY_SERIAL);
     tcase_add_test(tests, what_does_not_fit);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -66,8 +66,9 @@ LS_API ls_status ls_attention_keep(const ls_tensor_parallel *tp, const ls_attent
                                    size_t B, size_t S, ls_arena *arena,
                                    ls_attention_kept *ret_kept) LS_MUST_USE;
 
-/* x, y: tokens x D, the same on every member. batch: its B, S, first, seed, step and dropout are
- * read. 1 all-reduce. Sequence parallel: own tokens of each; 1 all-gather, 1 reduce-scatter. */
+/* x, y: tokens x D, the same on every member. batch: its B, S, lengths, first, seed, step and
+ * dropout are read. 1 all-reduce. Sequence parallel: own tokens of each; 1 all-gather, 1
+ * reduce-scatter. */
 #define ls_attention_block_forward LS_TYPED(ls_attention_block_forward)
 LS_API ls_status ls_attention_block_forward(const ls_tensor_parallel *tp,
                                             const ls_attention_block *block, ls_real *y,
