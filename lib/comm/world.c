@@ -13,7 +13,6 @@
 #include "comm/waiting.h"
 
 enum {
-    MAX_RANKS = 4096,
     /* Looks before the first yield, when every rank has a core: some 20 microseconds. With fewer
      * cores than ranks, whoever is waited for may need this very core. */
     SPINS = 1000
@@ -168,8 +167,8 @@ ls_status ls_world_run(int n_ranks, const ls_world_options *options, ls_rank_fun
     ls_status status = LS_OK;
     ls_world *world = NULL;
     int started = 0;
-    if (n_ranks < 1 || n_ranks > MAX_RANKS)
-        LS_FAIL(LS_ERR_INPUT, "%d ranks: a world has 1 to %d", n_ranks, MAX_RANKS);
+    if (n_ranks < 1 || n_ranks > LS_MAX_RANKS)
+        LS_FAIL(LS_ERR_INPUT, "%d ranks: a world has 1 to %d", n_ranks, LS_MAX_RANKS);
     LS_TRY(world_create(&world, n_ranks, options));
     world->function = function;
     world->argument = argument;

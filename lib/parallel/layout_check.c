@@ -48,10 +48,82 @@ exit:
     return status;
 }
 
+/* "1", "1 or 2", "1 to 7": the legal values up to `most`. */
+static const char *up_to(size_t most, char buffer[48])
+{
+    snprintf(buffer, 48, most == 2 ? "1 or 2" : most > 2 ? "1 to %zu" : "1", most);
+    return buffer;
+}
+
+static const char *plural(unsigned long long count)
+{
+    return count == 1 ? "" : "s";
+}
+
+/* The stages when nobody says which layers they have: each has at least one. */
+static ls_status check_even_partition(const ls_layout *layout, size_t layers)
+{
+    ls_status status = LS_OK;
+    char use[48], use_pp[48];
+    size_t pp = (size_t)layout->pp, V = (size_t)layout->virtual_stages;
+    if (pp > layers)
+        LS_FAIL(LS_ERR_INPUT, "--pp %zu: %zu layer%s make at most %zu stage%s; use %s", pp, layers,
+                plural(layers), layers, plural(layers), up_to(layers, use));
+    if (pp * V > layers)
+        LS_FAIL(LS_ERR_INPUT,
+                "--virtual-stages %zu: %zu layer%s make at most %zu stage%s, not pp %zu x %zu; use "
+                "%s%s%s",
+                V, layers, plural(layers), layers, plural(layers), pp, V, up_to(layers / pp, use),
+                V <= layers ? ", or --pp " : "", V <= layers ? up_to(layers / V, use_pp) : "");
+exit:
+    return status;
+}
+
+/* A given partition as it was written; "..." behind its first stages when there are many. */
+static const char *partition_text(const ls_layout *layout, char buffer[128])
+{
+    size_t used = 0;
+    for (int s = 0; s < layout->given; s++) {
+        if (used > 100) {
+            snprintf(buffer + used, 128 - used, ",...");
+            break;
+        }
+        used += (size_t)snprintf(buffer + used, 128 - used, "%s%d", s > 0 ? "," : "",
+                                 layout->stage_layers[s]);
+    }
+    return buffer;
+}
+
+static ls_status check_given_partition(const ls_layout *layout, size_t model_layers)
+{
+    ls_status status = LS_OK;
+    char text[128] = "";
+    long long stages = (long long)layout->pp * layout->virtual_stages, layers = 0;
+    partition_text(layout, text);
+    if (layout->given != stages)
+        LS_FAIL(LS_ERR_INPUT,
+                "--partition %s: layers of %d stage%s; --pp %d x --virtual-stages %d %s %lld "
+                "stage%s",
+                text, layout->given, plural((unsigned)layout->given), layout->pp,
+                layout->virtual_stages, stages == 1 ? "is" : "are", stages,
+                plural((unsigned long long)stages));
+    for (int s = 0; s < layout->given; s++) {
+        if (layout->stage_layers[s] < 0)
+            LS_FAIL(LS_ERR_INPUT, "--partition %s: stage %d has %d layers; use 0 or more", text, s,
+                    layout->stage_layers[s]);
+        layers += layout->stage_layers[s];
+    }
+    if (layers != (long long)model_layers)
+        LS_FAIL(LS_ERR_INPUT, "--partition %s: %lld layer%s altogether, the model has %zu", text,
+                layers, plural((unsigned long long)layers), model_layers);
+exit:
+    return status;
+}
+
 static ls_status check_stages(const ls_layout *layout, const ls_config *config)
 {
     ls_status status = LS_OK;
-    long long stages = (long long)layout->pp * layout->virtual_stages, layers = 0;
+    long long stages = (long long)layout->pp * layout->virtual_stages;
 
     if (layout->virtual_stages > 1 && layout->schedule != LS_INTERLEAVED)
         LS_FAIL(LS_ERR_INPUT,
@@ -61,46 +133,32 @@ static ls_status check_stages(const ls_layout *layout, const ls_config *config)
     if (stages > LS_MAX_STAGES)
         LS_FAIL(LS_ERR_INPUT, "--pp %d, --virtual-stages %d: %lld stages; at most %d", layout->pp,
                 layout->virtual_stages, stages, LS_MAX_STAGES);
-    if (layout->given != 0) {
-        if (layout->given != stages)
-            LS_FAIL(LS_ERR_INPUT,
-                    "--partition: %d numbers of layers for %lld stages (pp %d x %d); "
-                    "give one for each",
-                    layout->given, stages, layout->pp, layout->virtual_stages);
-        for (int s = 0; s < layout->given; s++) {
-            if (layout->stage_layers[s] < 0)
-                LS_FAIL(LS_ERR_INPUT, "--partition: stage %d of %d layers; use 0 or more", s,
-                        layout->stage_layers[s]);
-            layers += layout->stage_layers[s];
-        }
-        if (layers != (long long)config->layers)
-            LS_FAIL(LS_ERR_INPUT,
-                    "--partition: its stages have %lld layers together, the model %zu", layers,
-                    config->layers);
-    } else if ((size_t)stages > config->layers) {
-        size_t most = config->layers / (size_t)layout->virtual_stages;
-        if (layout->virtual_stages > 1)
-            LS_FAIL(LS_ERR_INPUT,
-                    "--pp %d, --virtual-stages %d: %zu layers make at most %zu stages, not %lld; "
-                    "use --pp 1 to %zu with these virtual stages",
-                    layout->pp, layout->virtual_stages, config->layers, config->layers, stages,
-                    most > 0 ? most : 1);
-        LS_FAIL(LS_ERR_INPUT, "--pp %d: %zu layers make at most %zu stages; use 1 to %zu",
-                layout->pp, config->layers, config->layers, config->layers);
-    }
+    if (layout->given != 0)
+        LS_TRY(check_given_partition(layout, config->layers));
+    else
+        LS_TRY(check_even_partition(layout, config->layers));
 exit:
     return status;
 }
 
+/* Each micro-batch of each replica has at least one sequence. */
 static ls_status check_batch(const ls_layout *layout, const ls_config *config)
 {
     ls_status status = LS_OK;
-    unsigned long long need =
-        (unsigned long long)layout->dp * (unsigned long long)layout->micro_batches;
+    unsigned long long dp = (unsigned long long)layout->dp;
+    unsigned long long M = (unsigned long long)layout->micro_batches, need = dp * M;
+    char use[48];
+    if (config->batch < dp)
+        LS_FAIL(LS_ERR_INPUT,
+                "--batch %zu: dp %llu x %llu micro-batch%s need %llu sequences or more; with %zu, "
+                "use --dp %s",
+                config->batch, dp, M, M == 1 ? "" : "es", need, config->batch,
+                up_to(config->batch, use));
     if (config->batch < need)
-        LS_FAIL(LS_ERR_INPUT, "--batch %zu: dp %d x %d micro-batch%s need %llu sequences or more",
-                config->batch, layout->dp, layout->micro_batches,
-                layout->micro_batches == 1 ? "" : "es", need);
+        LS_FAIL(LS_ERR_INPUT,
+                "--batch %zu: dp %llu x %llu micro-batches need %llu sequences or more; with %zu, "
+                "use --micro-batches %s",
+                config->batch, dp, M, need, config->batch, up_to(config->batch / (size_t)dp, use));
 exit:
     return status;
 }
@@ -133,8 +191,8 @@ ls_status ls_layout_check(const ls_layout *layout, const ls_config *config)
         LS_TRY(refuse_tp(config, layout->tp));
     if (layout->sp && config->mlp_cut == LS_MLP_ROW_FIRST)
         LS_FAIL(LS_ERR_INPUT,
-                "--sp: the row-first MLP has no sequence parallelism; use it without --sp, or the "
-                "column-first MLP");
+                "--sp: the row-first MLP has no sequence parallelism; use --mlp-cut column_first, "
+                "or no --sp");
     LS_TRY(check_stages(layout, config));
     LS_TRY(check_batch(layout, config));
 exit:

@@ -74,7 +74,7 @@ static const ls_report_baseline *baseline_of(const ls_report *report, ls_engine 
 
 static void write_losses(FILE *file, const ls_report *report, const ls_report_run *run)
 {
-    char name[64];
+    char name[LS_LAYOUT_NAME];
     if (run->losses.count == 0) return;
     const ls_report_baseline *baseline = run->compared ? baseline_of(report, run->engine) : NULL;
     ls_report_layout_name(&run->layout, name, sizeof name);
@@ -120,7 +120,7 @@ static void write_layouts(FILE *file, const ls_report *report)
         const ls_report_run *run = &report->runs[i];
         ls_engine_describe(run->engine, text, sizeof text);
         fputs("<tr><td>", file);
-        char layout[64];
+        char layout[LS_LAYOUT_NAME];
         ls_report_layout_name(&run->layout, layout, sizeof layout);
         fprintf(file, "%s</td><td class=\"n\">%d</td><td>%s</td><td>%s</td>", layout,
                 run->result.ranks, text, dtype);
@@ -193,7 +193,7 @@ static void write_memory(FILE *file, const ls_report *report, const ls_report_ru
         for (int r = 1; r < run->result.ranks; r++)
             if (run->result.rank[r].total_peak_bytes > run->result.rank[worst].total_peak_bytes)
                 worst = r;
-        char layout[64];
+        char layout[LS_LAYOUT_NAME];
         ls_report_layout_name(&run->layout, layout, sizeof layout);
         snprintf(bars[n].name, sizeof bars[n].name, "%s", layout);
         bars[n++].bytes = run->result.rank[worst].peak_bytes;
@@ -203,7 +203,7 @@ static void write_memory(FILE *file, const ls_report *report, const ls_report_ru
         fputs("<h3>Per layout, the rank that held most</h3>\n", file);
         ls_svg_memory(file, bars, n, true);
     }
-    char layout[64];
+    char layout[LS_LAYOUT_NAME];
     ls_report_layout_name(&largest->layout, layout, sizeof layout);
     fprintf(file, "<h3>Per rank, %s</h3>\n", layout);
     n = 0;
@@ -219,7 +219,7 @@ static void write_memory(FILE *file, const ls_report *report, const ls_report_ru
 
 static void write_comm_row(FILE *file, const ls_report_run *run, uint64_t steps, const bool *used)
 {
-    char layout[64], text[LS_NUMBER_TEXT];
+    char layout[LS_LAYOUT_NAME], text[LS_NUMBER_TEXT];
     ls_report_layout_name(&run->layout, layout, sizeof layout);
     fprintf(file, "<tr><td>%s</td>", layout);
     for (int op = 0; op < LS_OP_COUNT; op++) {
@@ -292,7 +292,7 @@ ls_status ls_page_write(FILE *file, const ls_report *report)
     if (largest != NULL) {
         write_memory(file, report, largest);
         write_collectives(file, report);
-        char layout[64];
+        char layout[LS_LAYOUT_NAME];
         ls_report_layout_name(&largest->layout, layout, sizeof layout);
         fprintf(file,
                 "<h2>How the layers are cut</h2>\n<p>%s: a box per parameter, a colour per rank. "

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 ls_status ls_losses_add(ls_losses *losses, const ls_step *step)
 {
@@ -70,10 +71,25 @@ const ls_report_run *ls_report_largest(const ls_report *report)
 
 void ls_report_layout_name(const ls_layout *layout, char *buffer, size_t size)
 {
-    if (ls_layout_ranks(layout) == 1)
+    char text[LS_LAYOUT_NAME];
+    ls_layout_describe(layout, text, sizeof text);
+    if (ls_layout_ranks(layout) > 1)
+        snprintf(buffer, size, "%s", text);
+    else if (strcmp(text, "one rank") == 0)
         snprintf(buffer, size, "tp 1");
     else
-        ls_layout_describe(layout, buffer, size);
+        snprintf(buffer, size, "tp 1, %s", text);
+}
+
+void ls_report_grid_name(const ls_layout *layout, char *buffer, size_t size)
+{
+    ls_layout grid = ls_layout_serial();
+    grid.dp = layout->dp;
+    grid.pp = layout->pp;
+    grid.cp = layout->cp;
+    grid.tp = layout->tp;
+    grid.sp = layout->sp;
+    ls_report_layout_name(&grid, buffer, size);
 }
 
 void ls_report_count(const ls_report *report, size_t *ret_equal, size_t *ret_different)

@@ -8,6 +8,7 @@
 #include "oracle/verify.h"
 
 enum { LS_DEPARTURE_TEXT = 640 }; /* room for ls_departure_describe */
+enum { LS_LAYOUT_NAME = 160 };    /* room for a layout's name; a longer one is cut */
 
 /* Losses of a run, step by step. */
 typedef struct ls_losses {
@@ -59,6 +60,9 @@ const ls_report_run *ls_report_largest(const ls_report *report);
 /* "tp 2 x pp 2" as ls_layout_describe writes it, but "tp 1" for one rank: it runs the parallel code
  * and is not the serial baseline. */
 void ls_report_layout_name(const ls_layout *layout, char *buffer, size_t size);
+
+/* The same of its grid point alone: "dp 2 x pp 2 x tp 2, sp". */
+void ls_report_grid_name(const ls_layout *layout, char *buffer, size_t size);
 
 /* How many of the runs so far were compared and are equal, and how many differ. */
 void ls_report_count(const ls_report *report, size_t *ret_equal, size_t *ret_different);

@@ -15,7 +15,7 @@ void ls_svg_losses(FILE *file, const ls_losses *baseline, const ls_losses *run,
 /* One horizontal bar per entry, stacked by category, all to one scale; above them, with `legend`,
  * which colour is which category. */
 typedef struct ls_bar {
-    char name[96];
+    char name[LS_LAYOUT_NAME];
     const size_t *bytes; /* LS_MEM_CATEGORIES */
 } ls_bar;
 

@@ -1,6 +1,8 @@
 /* Who owns what: counted exhaustively for small sizes. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lockstep/partition/layout.h"
 #include "lockstep/partition/share.h"
@@ -138,6 +140,64 @@ START_TEST(description)
 }
 END_TEST
 
+/* Every description is read back as the layout it came from. */
+START_TEST(description_read_back)
+{
+    static const char *const descriptions[] = {
+        "one rank",
+        "tp 2",
+        "dp 4 x pp 3 x tp 2",
+        "cp 1 x tp 12",
+        "dp 2, sp",
+        "pp 4, gpipe, 2 micro-batches",
+        "dp 4 x pp 3 x tp 2, sp, interleaved, 2 virtual stages, 6 micro-batches, recompute layer, "
+        "layers 1,1,3,1,1,1",
+        "interleaved, 4 virtual stages",
+        "pp 2, recompute selective, layers 4,0",
+        "recompute stage"};
+    for (size_t i = 0; i < sizeof descriptions / sizeof descriptions[0]; i++) {
+        char text[256];
+        ls_layout layout;
+        ck_assert_msg(ls_layout_parse("--layouts", descriptions[i], &layout) == LS_OK, "%s",
+                      ls_error_text());
+        ls_layout_describe(&layout, text, sizeof text);
+        if (strncmp(descriptions[i], "cp 1", 4) == 0)
+            ck_assert_str_eq(text, "tp 12");
+        else
+            ck_assert_str_eq(text, descriptions[i]);
+    }
+    ls_layout layout;
+    ck_assert_int_eq(ls_layout_parse("", "  pp 2  x tp 3 ,1f1b,3 micro-batches ", &layout), LS_OK);
+    ck_assert(layout.pp == 2 && layout.tp == 3 && layout.schedule == LS_1F1B &&
+              layout.micro_batches == 3);
+}
+END_TEST
+
+START_TEST(what_is_no_description)
+{
+    static const struct {
+        const char *text, *part;
+    } bad[] = {{"", "\"\""},         {"tp", "tp"},
+               {"tp x", "tp x"},     {"tp 0", "tp 0"},
+               {"tp -2", "tp -2"},   {"tp 2 x", "tp 2 x"},
+               {"tp 2 2", "tp 2 2"}, {"pp 2, gpip", "gpip"},
+               {"sp,", "\"\""},      {"pp 2, 4 microbatches", "4 microbatches"},
+               {"layers 1,x", "x"},  {"recompute all", "recompute all"},
+               {"sp 2", "sp 2"},     {"tp 99999999999", "tp 99999999999"},
+               {"one", "one"},       {"3", "3"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char wanted[128];
+        ls_layout layout = {.tp = 77};
+        snprintf(wanted, sizeof wanted, "--layouts: %s is no part of a layout", bad[i].part);
+        ls_error_clear();
+        ck_assert_int_eq(ls_layout_parse("--layouts", bad[i].text, &layout), LS_ERR_INPUT);
+        ck_assert_msg(strncmp(ls_error_text(), wanted, strlen(wanted)) == 0, "%s: %s", bad[i].text,
+                      ls_error_text());
+        ck_assert_int_eq(layout.tp, 77);
+    }
+}
+END_TEST
+
 START_TEST(layers_of_stages)
 {
     size_t bounds[LS_MAX_STAGES + 1];
@@ -166,6 +226,8 @@ int main(void)
     tcase_add_test(tests, equal_cuts);
     tcase_add_test(tests, grid);
     tcase_add_test(tests, description);
+    tcase_add_test(tests, description_read_back);
+    tcase_add_test(tests, what_is_no_description);
     tcase_add_test(tests, layers_of_stages);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

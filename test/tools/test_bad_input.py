@@ -49,9 +49,16 @@ def commands_and_options(program, checks):
             (["train", "--gemm", "plain"], "--gemm plain"),
             (["train", "--dtype", "f16"], "--dtype f16", "f32 or f64"),
             (["train", "--optimizer", "adam"], "--optimizer adam", "adamw or sgd"),
-            (["verify", "--sweep", "4", "--tp", "2"], "--tp 2", "--sweep"),
-            (["train", "--serial", "--tp", "2"], "--tp 2", "--serial")):
+            (["verify", "--sweep", "4", "--layouts", "tp 2"], "--layouts: ", "--sweep 4")):
         refused(program, checks, words, *names)
+    # A layout is said in one way.
+    for option, value in (("--tp", "2"), ("--sp", None), ("--pp", "2"), ("--dp", "1"),
+                          ("--micro-batches", "2"), ("--schedule", "1f1b"), ("--virtual-stages", "1"),
+                          ("--recompute", "layer"), ("--partition", "4")):
+        given = [option] if value is None else [option, value]
+        refused(program, checks, ["train", "--serial", *given], f"{option}: ", "--serial")
+        refused(program, checks, ["verify", "--sweep", "4", *given], f"{option}: ", "--sweep")
+        refused(program, checks, ["verify", *given, "--layouts", "tp 2"], f"{option}: ", "--layouts")
     refused(program, checks, ["train", "--steps", "1"], "LOCKSTEP_ISA", env={"LOCKSTEP_ISA": "sse"})
     for words, *names in (
             ([], "TRACE"),
@@ -93,6 +100,36 @@ def models_and_layouts(program, checks):
              "1 or 2"),
             (["--heads", "7"], "--heads 7", "48"),
             (["--heads", "12", "--kv-heads", "5"], "--kv-heads 5", "12"),
+            (["--pp", "5"], "--pp 5: 4 layers", "use 1 to 4"),
+            (["--pp", "2", "--layers", "1"], "--pp 2: 1 layer", "use 1"),
+            (["--pp", "3", "--schedule", "interleaved", "--virtual-stages", "2"],
+             "--virtual-stages 2: 4 layers", "pp 3"),
+            (["--schedule", "interleaved", "--virtual-stages", "5"], "--virtual-stages 5: 4 layers"),
+            (["--schedule", "interleaved", "--pp", "2"], "--schedule interleaved", "--virtual-stages 2",
+             "1f1b"),
+            (["--schedule", "interleaved", "--pp", "4"], "--schedule interleaved", "1f1b"),
+            (["--virtual-stages", "2"], "--virtual-stages 2", "--schedule interleaved"),
+            (["--virtual-stages", "2", "--schedule", "1f1b", "--pp", "2"], "--virtual-stages 2",
+             "--schedule 1f1b", "interleaved"),
+            (["--virtual-stages", "257", "--schedule", "interleaved"], "--virtual-stages 257", "256"),
+            (["--dp", "9"], "--batch 8: dp 9", "9 sequences or more", "--dp 1 to 8"),
+            (["--dp", "2", "--micro-batches", "4", "--batch", "7"], "--batch 7: dp 2 x 4 micro-batches",
+             "8 sequences or more", "--micro-batches 1 to 3"),
+            (["--pp", "4", "--micro-batches", "9"], "--batch 8: dp 1 x 9 micro-batches",
+             "9 sequences or more", "--micro-batches 1 to 8"),
+            (["--schedule", "gpip"], "--schedule gpip", "gpipe, 1f1b or interleaved"),
+            (["--recompute", "all"], "--recompute all", "none, selective, layer or stage"),
+            (["--partition", "2,2"], "--partition 2,2", "1 stage"),
+            (["--pp", "2", "--partition", "2"], "--partition 2", "2 stages"),
+            (["--pp", "2", "--partition", "2,3"], "--partition 2,3", "5 layers", "4"),
+            (["--pp", "2", "--partition", "2,"], "--partition 2,", "3,2,2"),
+            (["--pp", "2", "--partition", "2;2"], "--partition 2;2", "3,2,2"),
+            (["--pp", "2", "--partition", "-1,5"], "--partition -1,5", "3,2,2"),
+            (["--pp", "2", "--partition", "99999999999999999999,1"], "--partition 9999", "3,2,2"),
+            (["--partition", ",".join(["1"] * 300)], "--partition 1,1,", "256"),
+            (["--sp", "--tp", "2", "--mlp-cut", "row_first"], "--sp", "column_first"),
+            (["--dp", "4096", "--batch", "4096", "--tp", "12", "--pp", "4"], "--dp 4096",
+             "196608 ranks", "at most"),
             (["--model", "gpt3"], "gpt3", "gpt2-nano"),
             (["--model", "missing.json"], "missing.json"),
             (["--model", "."], "."),
@@ -111,6 +148,11 @@ def models_and_layouts(program, checks):
         refused(program, checks, ["train", "--steps", "1", *words], *names)
     refused(program, checks, ["verify", "--model", "gpt2-124m", "--steps", "100000"],
             "--steps 100000", "at most")
+    for layouts, *names in (("tp 2; tp 5", "--tp 5", legal), ("tp 2;", "--layouts", "no part"),
+                            ("tp 2; pp", "--layouts: pp", "dp 2 x pp 2 x tp 2"),
+                            ("dp 2, 5 micro-batches", "--batch 8", "10 sequences")):
+        refused(program, checks, ["verify", "--layouts", layouts], *names)
+    refused(program, checks, ["verify", "--sweep", "-1"], "--sweep -1", "from 0 to 4096")
 
 
 def texts(program, checks):

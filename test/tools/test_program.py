@@ -19,6 +19,7 @@ import xml.etree.ElementTree
 import program as p
 
 TEXT = "".join(f"Line {i} of a text to train on, and {i * 7919 % 1000}.\n" for i in range(200))
+EVERY_TP = "tp 1; tp 2; tp 3; tp 4; tp 6; tp 12"
 
 
 def words(program, checks):
@@ -137,13 +138,22 @@ def as_json(program, checks):
         "ranks in JSON")
     checks.that(found["model"]["heads"] == 12 and found["layout"]["tp"] == 3, "model in JSON")
     engines = engines_of(program)
-    done = program.run("verify", "--text", "text.txt", "--steps", "2", "--sweep", "4", "--gemm",
+    some = "tp 1; tp 3; pp 2, 1f1b, 3 micro-batches, layers 3,1; dp 2 x pp 2 x tp 2, sp, recompute layer"
+    done = program.run("verify", "--text", "text.txt", "--steps", "2", "--layouts", some, "--gemm",
                        "both" if len(engines) == 2 else "portable", "--json")
     found = json.loads(done.out)
     checks.that(found["count"] == found["bit_exact"] == 4 * len(engines) and
                 found["different"] == 0, f"verify in JSON\n{done}")
-    checks.that({(run["layout"]["tp"], run["engine"]) for run in found["layouts"]} ==
-                {(tp, e) for tp in (1, 2, 3, 4) for e in engines}, "the sweep")
+    checks.that({(run["layout"]["name"], run["engine"]) for run in found["layouts"]} ==
+                {(name, e) for name in some.split("; ") for e in engines}, f"the layouts\n{done}")
+    by_name = {run["layout"]["name"]: run["layout"] for run in found["layouts"]}
+    expected = {"dp": 1, "pp": 2, "cp": 1, "tp": 1, "ranks": 2, "sp": False, "schedule": "1f1b",
+                "virtual_stages": 1, "micro_batches": 3, "recompute": "none", "partition": [3, 1]}
+    cut = by_name.get("pp 2, 1f1b, 3 micro-batches, layers 3,1", {})
+    checks.that({**cut, "name": ""} == {**expected, "name": ""}, f"a layout in JSON: {cut}")
+    grid = by_name.get("dp 2 x pp 2 x tp 2, sp, recompute layer", {})
+    checks.that(grid.get("sp") is True and grid.get("recompute") == "layer" and
+                grid.get("partition") == [2, 2] and grid.get("ranks") == 8, f"a grid in JSON: {grid}")
     if len(engines) == 2:
         checks.that(all(0 < b["truth"]["loss"] < 1e-5 and 0 < b["truth"]["gradient"] < 1e-4
                         for b in found["baselines"]), "distance to truth")
@@ -158,18 +168,24 @@ def verdicts(program, faulty, checks):
     done = program.run("verify", "--text", "text.txt", "--steps", "2", "--tp", "4")
     checks.that(done.status == 0 and done.err == "" and p.last_line(done.out) ==
                 "verify: 1 layouts, 1 bit-exact, 0 different", f"verify\n{done}")
-    done = program.run("verify", "--text", "text.txt", "--steps", "2", "--sweep", "12", "--model",
-                       "llama-nano", "--no-truth")
+    done = program.run("verify", "--text", "text.txt", "--steps", "2", "--layouts", EVERY_TP,
+                       "--model", "llama-nano", "--no-truth")
     checks.that(done.status == 0 and p.last_line(done.out) ==
                 "verify: 6 layouts, 6 bit-exact, 0 different", f"llama\n{done}")
-    done = program.run("verify", "--text", "text.txt", "--steps", "2", "--sweep", "3", "--mlp-cut",
-                       "row_first", "--gathered-loss", "--no-truth")
-    checks.that(done.status == 0 and p.last_line(done.out) ==
-                "verify: 3 layouts, 3 bit-exact, 0 different", f"row first\n{done}")
+    # The row-first MLP has no sequence parallelism: its sweep has none, and says nothing of it.
+    done = program.run("verify", "--text", "text.txt", "--steps", "1", "--sweep", "2", "--mlp-cut",
+                       "row_first", "--gathered-loss", "--no-truth", "--layers", "2", "--batch", "2")
+    sizes = re.search(r"^sweep   (\d+) layouts of at most 2 ranks\ncompare (\d+) layouts, 1 steps",
+                      done.out, re.MULTILINE)
+    checks.that(done.status == 0 and sizes is not None and sizes[1] == sizes[2] and
+                p.last_line(done.out) ==
+                f"verify: {sizes[1]} layouts, {sizes[1]} bit-exact, 0 different" and
+                re.findall(r"^(?:[dpt]p \d)(?: x [dpt]p \d)*(?:, sp)?(?= +portable)", done.out,
+                           re.MULTILINE) == ["tp 1", "tp 2", "pp 2", "dp 2"], f"row first\n{done}")
     if not faulty:
         return
-    done = faulty.run("verify", "--text", "text.txt", "--steps", "2", "--sweep", "4", "--report",
-                      "faulty")
+    done = faulty.run("verify", "--text", "text.txt", "--steps", "2", "--layouts",
+                      "tp 1; tp 2; tp 3; tp 4", "--report", "faulty")
     checks.that(done.status == 1 and p.last_line(done.out) ==
                 "verify: 4 layouts, 3 bit-exact, 1 different", f"a wrong rate\n{done}")
     checks.that(re.search(r"tp 3 .*DIFFERENT.*\n +step 0, update, tensor \S+, index \[\d+, \d+\]: "
@@ -177,6 +193,14 @@ def verdicts(program, faulty, checks):
                 f"where it departs\n{done}")
     checks.that("1 of 4 runs in a layout differ" in program.read("faulty/index.html").decode(),
                 "the report of a difference")
+    # In a sweep a layout that departs has a line of its own, above that of its grid point.
+    done = faulty.run("verify", "--text", "text.txt", "--sweep", "3", "--layers", "1", "--batch", "1",
+                      "--no-truth", "--report", "faulty")
+    checks.that(done.status == 1 and re.search(
+        r"^tp 3, recompute \w+ +portable  DIFFERENT .*\n +step 0, update, .*\n(?:.*\n)*tp 3  +portable +\d+ layouts?,"
+        r" +0 bit-exact", done.out, re.MULTILINE) is not None, f"a sweep with a wrong rate\n{done}")
+    done = faulty.run("verify", "--text", "text.txt", "--steps", "1", "--layouts", "tp 2; tp 6")
+    checks.that(done.status == 3 and "failed: tp 6\n" in done.out, f"which layout failed\n{done}")
     done = faulty.run("verify", "--text", "text.txt", "--steps", "2", "--tp", "3", "--json")
     departure = json.loads(done.out)["layouts"][0]["departure"]
     checks.that(done.status == 1 and departure["step"] == 0 and departure["phase"] == "update" and
@@ -192,7 +216,9 @@ def interrupts(program, checks):
     for command in (["train", "--tp", "3", "--save", "out.safetensors"],
                     ["train", "--serial", "--save", "out.safetensors"],
                     ["train", "--tp", "12", "--report", "out"],
-                    ["verify", "--sweep", "12", "--no-truth", "--report", "out"]):
+                    ["verify", "--sweep", "12", "--no-truth", "--report", "out"],
+                    ["train", "--dp", "2", "--pp", "2", "--tp", "2", "--sp", "--schedule", "1f1b",
+                     "--micro-batches", "2", "--save", "out.safetensors"]):
         before = p.listing(program.folder)
         steps = "1000000" if command[0] == "train" else "300"
         running = subprocess.Popen([program.path, *command, "--steps", steps, "--text", "text.txt"],
@@ -339,7 +365,7 @@ def report(program, checks):
     hostile = "a<script>alert(1)</script>&\"'b.txt"
     program.write(hostile.replace("/", ""), TEXT.encode())
     engines = engines_of(program)
-    done = program.run("verify", "--sweep", "12", "--gemm", "both" if len(engines) == 2 else
+    done = program.run("verify", "--layouts", EVERY_TP, "--gemm", "both" if len(engines) == 2 else
                        "portable", "--steps", "3", "--text", hostile.replace("/", ""), "--report",
                        "page")
     checks.that(done.status == 0 and done.left == {b"page", b"page/index.html"},

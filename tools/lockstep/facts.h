@@ -13,10 +13,13 @@ void print_run(FILE *file, const settings *s, const ls_report *report, const ls_
 /* Peak bytes by category and bytes sent, a line per rank. */
 ls_status print_ranks(FILE *file, const ls_train_result *result) LS_MUST_USE;
 
-/* One line for a run that was compared. */
-void print_compared(FILE *file, const ls_report *report, const ls_report_run *run);
+/* One line for a run that was compared; width: of the column of layouts. */
+void print_compared(FILE *file, const ls_report *report, const ls_report_run *run, int width);
 
-void print_truth(FILE *file, const ls_report_baseline *baseline);
+/* One line for the runs of a sweep at one point (dp, pp, tp, sp). */
+void print_grid_point(FILE *file, const ls_report_run *runs, size_t count, int width);
+
+void print_truth(FILE *file, const ls_report_baseline *baseline, int width);
 
 /* JSON. Numbers that are not finite are the strings "nan", "inf", "-inf". Each returns a new
  * reference, NULL without memory. */
@@ -25,10 +28,10 @@ json_t *json_u64(uint64_t value);
 json_t *json_config(const ls_config *config);
 json_t *json_step(const ls_step *step);
 json_t *json_run(const ls_report *report, const char *name);
-json_t *json_layout(const ls_layout *layout);
+json_t *json_layout(const ls_layout *layout, const ls_config *config);
 json_t *json_result(const ls_train_result *result);
 json_t *json_baseline(const ls_report_baseline *baseline);
-json_t *json_compared(const ls_report_run *run);
+json_t *json_compared(const ls_report *report, const ls_report_run *run);
 
 /* Prints one object and its line end on stdout and drops the reference. object NULL:
  * LS_ERR_MEMORY. */

@@ -37,16 +37,28 @@ json_t *json_step(const ls_step *step)
                      json_u64(step->tokens), "ns", json_u64(step->ns));
 }
 
-json_t *json_layout(const ls_layout *layout)
+/* Layers of each stage, in order of the stages: an even partition too. */
+static json_t *json_partition(const ls_layout *layout, const ls_config *config)
 {
-    json_t *partition = json_array();
-    for (int s = 0; s < layout->given; s++)
-        json_array_append_new(partition, json_integer(layout->stage_layers[s]));
-    return json_pack("{s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:s, s:s, s:o}", "tp", layout->tp, "cp",
-                     layout->cp, "dp", layout->dp, "pp", layout->pp, "sp", (int)layout->sp,
-                     "virtual_stages", layout->virtual_stages, "micro_batches",
-                     layout->micro_batches, "schedule", ls_schedule_kind_name(layout->schedule),
-                     "recompute", ls_recompute_name(layout->recompute), "partition", partition);
+    size_t bounds[LS_MAX_STAGES + 1];
+    json_t *array = json_array();
+    ls_layout_stage_bounds(layout, config->layers, bounds);
+    for (int s = 0; s < ls_layout_stages(layout); s++)
+        json_array_append_new(array, json_integer((json_int_t)(bounds[s + 1] - bounds[s])));
+    return array;
+}
+
+json_t *json_layout(const ls_layout *layout, const ls_config *config)
+{
+    char name[LS_LAYOUT_NAME];
+    ls_report_layout_name(layout, name, sizeof name);
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:i, s:i, s:s, s:o}", "name", name,
+                     "ranks", ls_layout_ranks(layout), "tp", layout->tp, "cp", layout->cp, "dp",
+                     layout->dp, "pp", layout->pp, "sp", (int)layout->sp, "schedule",
+                     ls_schedule_kind_name(layout->schedule), "virtual_stages",
+                     layout->virtual_stages, "micro_batches", layout->micro_batches, "recompute",
+                     ls_recompute_name(layout->recompute), "partition",
+                     json_partition(layout, config));
 }
 
 json_t *json_config(const ls_config *config)
@@ -143,9 +155,10 @@ static json_t *json_departure(const ls_departure *d)
                      "elements", json_u64(d->difference.count), "tensors", json_u64(d->tensors));
 }
 
-json_t *json_compared(const ls_report_run *run)
+json_t *json_compared(const ls_report *report, const ls_report_run *run)
 {
-    return json_pack("{s:o, s:s, s:b, s:o, s:o}", "layout", json_layout(&run->layout), "engine",
+    return json_pack("{s:o, s:s, s:b, s:o, s:o}", "layout",
+                     json_layout(&run->layout, &report->common.config), "engine",
                      ls_engine_name(run->engine), "bit_exact", (int)run->equal, "departure",
                      run->equal ? json_null() : json_departure(&run->departure), "result",
                      json_result(&run->result));

@@ -8,7 +8,7 @@
 void print_run(FILE *file, const settings *s, const ls_report *report, const ls_layout *layout)
 {
     const ls_config *c = &s->run.config;
-    char number[LS_NUMBER_TEXT], text[128];
+    char number[LS_NUMBER_TEXT], text[LS_LAYOUT_NAME];
     fprintf(file,
             "model   %s: %zu layers, width %zu, %zu heads, feed-forward %zu, %zu tokens a "
             "sequence, %s parameters\n",
@@ -18,7 +18,10 @@ void print_run(FILE *file, const settings *s, const ls_report *report, const ls_
         fputs("layout  serial\n", file);
     } else if (layout != NULL) {
         ls_report_layout_name(layout, text, sizeof text);
-        fprintf(file, "layout  %s\n", text);
+        fprintf(file, "layout  %s%s\n", text,
+                layout->pp > 1 && layout->micro_batches == 1
+                    ? " (1 micro-batch: one stage works at a time)"
+                    : "");
     }
     fprintf(file, "text    %s, %s bytes; %zu sequences a step\n", ls_show(s->text_name),
             ls_number_text(s->text.count, number), s->run.batch);
@@ -62,11 +65,11 @@ exit:
     return status;
 }
 
-void print_compared(FILE *file, const ls_report *report, const ls_report_run *run)
+void print_compared(FILE *file, const ls_report *report, const ls_report_run *run, int width)
 {
-    char layout[64], number[LS_NUMBER_TEXT];
+    char layout[LS_LAYOUT_NAME], number[LS_NUMBER_TEXT];
     ls_report_layout_name(&run->layout, layout, sizeof layout);
-    fprintf(file, "%-10s %-9s %s  %.16s  %8s\n", layout, ls_engine_name(run->engine),
+    fprintf(file, "%-*s %-9s %s  %.16s  %8s\n", width, layout, ls_engine_name(run->engine),
             run->equal ? "bit-exact" : "DIFFERENT", run->result.digest,
             ls_duration_text(run->result.ns, number));
     if (!run->equal) {
@@ -76,13 +79,27 @@ void print_compared(FILE *file, const ls_report *report, const ls_report_run *ru
     }
 }
 
-void print_truth(FILE *file, const ls_report_baseline *baseline)
+void print_grid_point(FILE *file, const ls_report_run *runs, size_t count, int width)
+{
+    char name[LS_LAYOUT_NAME], number[LS_NUMBER_TEXT];
+    size_t equal = 0;
+    uint64_t ns = 0;
+    for (size_t i = 0; i < count; i++) {
+        equal += runs[i].equal ? 1 : 0;
+        ns += runs[i].result.ns;
+    }
+    ls_report_grid_name(&runs[0].layout, name, sizeof name);
+    fprintf(file, "%-*s %-9s %3zu layout%s %3zu bit-exact  %8s\n", width, name,
+            ls_engine_name(runs[0].engine), count, count == 1 ? ", " : "s,", equal,
+            ls_duration_text(ns, number));
+}
+
+void print_truth(FILE *file, const ls_report_baseline *baseline, int width)
 {
     const ls_record_truth *t = &baseline->truth;
     if (!baseline->has_truth) return;
     fprintf(file,
-            "truth      %-9s loss within %.1e, gradients within %.1e (%s), parameters within %.1e "
-            "(%s)\n",
-            ls_engine_name(baseline->engine), t->loss, t->gradient, t->gradient_tensor,
-            t->parameter, t->parameter_tensor);
+            "%-*s %-9s loss within %.1e, gradients within %.1e (%s), parameters within %.1e (%s)\n",
+            width, "truth", ls_engine_name(baseline->engine), t->loss, t->gradient,
+            t->gradient_tensor, t->parameter, t->parameter_tensor);
 }

@@ -46,9 +46,9 @@ ls_status print_plan_json(const planned *p)
         "{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "command", "plan",
         "command_line", p->settings->command_line, "version", LOCKSTEP_VERSION, "model",
         json_config(&plan->config), "parameters", json_u64(plan->parameters), "layout",
-        json_layout(&plan->layout), "dtype", plan->dtype == LS_F64 ? "f64" : "f32", "batch",
-        json_u64(plan->config.batch), "ranks", groups, "layer_elements", json_layer(&p->layer),
-        "bubble", bubble, "at_least_bytes", json_number(need), "machine_bytes",
-        json_number(p->machine_bytes), "fits",
+        json_layout(&plan->layout, &plan->config), "dtype", plan->dtype == LS_F64 ? "f64" : "f32",
+        "batch", json_u64(plan->config.batch), "ranks", groups, "layer_elements",
+        json_layer(&p->layer), "bubble", bubble, "at_least_bytes", json_number(need),
+        "machine_bytes", json_number(p->machine_bytes), "fits",
         (int)(p->machine_bytes <= 0.0 || need <= p->machine_bytes)));
 }

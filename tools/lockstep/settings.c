@@ -16,6 +16,8 @@ static const char *const optimizers[] = {"adamw", "sgd", NULL};
 static const char *const norm_places[] = {"pre", "post", NULL};
 static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", NULL};
 static const char *const recomputes[] = {"none", "selective", "layer", "stage", NULL};
+enum { SWEEP_STEPS = 3 }; /* many layouts, few steps: each value of the optimizer's state is used */
+
 static const char *const mlp_cuts[] = {"column_first", "row_first", NULL};
 
 static void add(settings *s, const command_spec *command, int marks, ls_option option)
@@ -63,21 +65,34 @@ static void make_table(settings *s, const command_spec *command)
     ADD(FOR_ALL, ls_option_int("pp", &run->layout.pp, 1, 4096, "N", "pipeline ranks"));
     ADD(FOR_ALL, ls_option_int("dp", &run->layout.dp, 1, 4096, "N", "data-parallel replicas"));
     ADD(FOR_ALL, ls_option_int("micro-batches", &run->layout.micro_batches, 1, 1 << 20, "M",
-                               "parts that each replica's sequences are cut into"));
+                               "parts that each replica's sequences are cut into; with 1 a "
+                               "pipeline is the naive one, in which one stage works at a time"));
     ADD(FOR_ALL, ls_option_choice("schedule", &s->schedule, schedules,
-                                  "in which order the pipeline takes up the micro-batches"));
+                                  "in which order the pipeline takes up the micro-batches: all "
+                                  "forward then all backward, one forward one backward, or the "
+                                  "latter over several virtual stages"));
     ADD(FOR_ALL, ls_option_int("virtual-stages", &run->layout.virtual_stages, 1, LS_MAX_STAGES, "V",
-                               "runs of layers per pipeline rank (interleaved)"));
+                               "runs of layers per pipeline rank, with --schedule interleaved"));
     ADD(FOR_ALL, ls_option_choice("recompute", &s->recompute, recomputes,
-                                  "what is computed again backward instead of kept"));
-    ADD(FOR_ALL,
-        ls_option_string("partition", &s->partition, "A,B,C",
-                         "layers of each pipeline stage, in order; else as even as can be"));
+                                  "what is computed again backward instead of kept: the attention "
+                                  "probabilities, all but each layer's input, all but the stage's "
+                                  "input"));
+    ADD(FOR_ALL, ls_option_string("partition", &s->partition, "A,B,C",
+                                  "layers of each of the pp x V stages, in order; as even as can "
+                                  "be when not given"));
     ADD(FOR_TRAIN, ls_option_flag("serial", &s->serial,
                                   "the baseline instead: one thread that knows no rank"));
     ADD(FOR_VERIFY, ls_option_int("sweep", &s->sweep, 0, 4096, "RANKS",
-                                  "every legal layout of at most so many ranks; 0: only the one "
-                                  "given"));
+                                  "instead of one layout: every legal dp x pp x tp of at most so "
+                                  "many ranks, without and with sp, each with every schedule and "
+                                  "micro-batch counts of 1, below, at and above pp and uneven; "
+                                  "recomputation and uneven partitions are dealt out so that every "
+                                  "pair of values of any two axes occurs; 3 steps unless --steps "
+                                  "is given"));
+    ADD(FOR_VERIFY, ls_option_string("layouts", &s->layouts, "LIST",
+                                     "instead of one layout: several, as they are printed, with "
+                                     "semicolons between: \"tp 4; dp 2 x pp 2, 1f1b, 4 "
+                                     "micro-batches\""));
 
     ADD(FOR_ALL, ls_option_heading("Run"));
     ADD(FOR_ALL, ls_option_string("text", &s->text_file, "FILE",
@@ -195,6 +210,53 @@ static void settle(settings *s, const ls_config *config)
     run->world.timeout_ns = (uint64_t)s->timeout_s * 1000000000u;
 }
 
+ls_status settings_check_ranks(const ls_layout *layout)
+{
+    ls_status status = LS_OK;
+    long long ranks = (long long)layout->dp * layout->pp * layout->tp;
+    if (ranks > LS_MAX_RANKS)
+        LS_FAIL(LS_ERR_INPUT, "--dp %d, --pp %d, --tp %d: %lld ranks; at most %d can run",
+                layout->dp, layout->pp, layout->tp, ranks, LS_MAX_RANKS);
+exit:
+    return status;
+}
+
+/* A layout is said in one way only. */
+static ls_status refuse_two_layouts(const settings *s)
+{
+    static const char *const options[] = {"tp",        "sp",        "pp",
+                                          "dp",        "schedule",  "micro-batches",
+                                          "recompute", "partition", "virtual-stages"};
+    ls_status status = LS_OK;
+    const char *other = s->serial            ? "--serial knows no ranks"
+                        : s->layouts != NULL ? "--layouts says whole layouts"
+                        : s->sweep > 0       ? "--sweep goes through every layout"
+                                             : NULL;
+    if (s->sweep > 0 && s->layouts != NULL)
+        LS_FAIL(LS_ERR_INPUT,
+                "--layouts: --sweep %d goes through every layout; give one of the "
+                "two",
+                s->sweep);
+    for (size_t i = 0; other != NULL && i < sizeof options / sizeof options[0]; i++)
+        if (given(s, options[i]))
+            LS_FAIL(LS_ERR_INPUT, "--%s: %s; give one of the two", options[i], other);
+    /* Legal, and 1F1B under another name: not what was asked for. */
+    if (s->run.layout.schedule == LS_INTERLEAVED && s->run.layout.virtual_stages == 1) {
+        size_t most = s->run.config.layers / (size_t)s->run.layout.pp;
+        if (most < 2)
+            LS_FAIL(LS_ERR_INPUT,
+                    "--schedule interleaved: %zu layers on %d pipeline ranks are 1 virtual stage "
+                    "each, which is 1f1b; use --schedule 1f1b",
+                    s->run.config.layers, s->run.layout.pp);
+        LS_FAIL(LS_ERR_INPUT,
+                "--schedule interleaved: with 1 virtual stage per rank it is 1f1b; use "
+                "--virtual-stages 2%s or --schedule 1f1b",
+                most > 2 ? " or more," : "");
+    }
+exit:
+    return status;
+}
+
 /* "lockstep verify --tp 2", with what a shell would need quoted shown in quotes. */
 static ls_status write_command_line(settings *s, const command_spec *command, int argc,
                                     const char *const *argv)
@@ -266,12 +328,8 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
     settle(s, &config);
     LS_TRY(read_partition(s->partition, &s->run.layout));
 
-    if (s->sweep > 0 && given(s, "tp"))
-        LS_FAIL(LS_ERR_INPUT, "--tp %d: --sweep goes through every tp; give one of the two",
-                s->run.layout.tp);
-    if (s->serial && given(s, "tp"))
-        LS_FAIL(LS_ERR_INPUT, "--tp %d: --serial knows no ranks; give one of the two",
-                s->run.layout.tp);
+    LS_TRY(refuse_two_layouts(s));
+    if (s->sweep > 0 && !given(s, "steps")) s->run.steps = SWEEP_STEPS;
     if (s->engine > 0 && !ls_engine_available(LS_ENGINE_OPENBLAS))
         LS_FAIL(LS_ERR_INPUT, "--gemm %s: this build has no OpenBLAS; use portable",
                 engines_or_both[s->engine]);
@@ -279,6 +337,7 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
     if (s->engine > 0 || (command->mark == FOR_VERIFY && !s->no_truth))
         LS_TRY(ls_engine_check(LS_ENGINE_OPENBLAS));
     LS_TRY(ls_run_check(&s->run));
+    if (command->mark != FOR_PLAN) LS_TRY(settings_check_ranks(&s->run.layout));
     /* What is planned need not fit here, nor does it need a text; one that is given must be good.
      */
     if (command->mark != FOR_PLAN) LS_TRY(machine_holds_model(&s->run));

@@ -17,7 +17,8 @@ typedef struct settings {
     bool both_engines; /* verify: one after the other */
     bool serial;       /* train: the baseline itself */
     bool no_truth;
-    int sweep; /* verify: ranks at most; 0: the one layout given */
+    int sweep;           /* verify: ranks at most; 0: no sweep */
+    const char *layouts; /* verify: several, as they were written; NULL: the one given */
     char *command_line;
 
     /* How the above was read. */
@@ -38,6 +39,9 @@ typedef struct settings {
 ls_status settings_read(settings *s, const command_spec *command, int argc, const char *const *argv,
                         bool *ret_helped) LS_MUST_USE;
 void settings_free(settings *s);
+
+/* LS_ERR_INPUT when a layout has more ranks than can be run. */
+ls_status settings_check_ranks(const ls_layout *layout) LS_MUST_USE;
 
 /* Says on stderr, in one line, when an engine is slower than it could be. */
 void settings_warn(const settings *s);

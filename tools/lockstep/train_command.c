@@ -72,7 +72,8 @@ static ls_status print_train_json(const settings *s, const ls_report *report, js
     char engine[128];
     ls_engine_describe(run->engine, engine, sizeof engine);
     json_t *object = json_run(report, "train");
-    json_t *layout = s->run.serial ? json_null() : json_layout(&run->layout);
+    json_t *layout =
+        s->run.serial ? json_null() : json_layout(&run->layout, &report->common.config);
     json_t *more =
         json_pack("{s:o, s:s, s:s, s:O}", "layout", layout, "engine", ls_engine_name(run->engine),
                   "engine_description", engine, "steps_done", steps);

@@ -4,21 +4,39 @@
 
 #include "facts.h"
 #include "machine.h"
+#include "oracle/sweep.h"
 #include "report/progress.h"
 #include "report/text_table.h"
-#include "sweep.h"
 
 typedef struct verification {
     const settings *settings;
     FILE *out;
     ls_report *report;
-    sweep sweep;
+    ls_sweep sweep;
+    int width; /* of the column of layouts */
+    int ranks; /* of the run that is going on */
     ls_progress progress;
     bool begun;
-    ls_record *truth;  /* NULL: not wanted */
-    ls_losses *losses; /* of the run that is going on; NULL: not kept */
-    char what[64];     /* its name */
+    ls_record *truth;          /* NULL: not wanted */
+    ls_losses *losses;         /* of the run that is going on; NULL: not kept */
+    char what[LS_LAYOUT_NAME]; /* its name */
 } verification;
+
+/* A step of so many ranks in units of progress: the work is the same, meeting each other is not. */
+static uint64_t weight_of(int ranks)
+{
+    return 2 + (uint64_t)ranks;
+}
+
+static void begin_progress(verification *v, uint64_t steps)
+{
+    uint64_t units = weight_of(1), engines = v->settings->both_engines ? 2 : 1;
+    for (size_t i = 0; i < v->sweep.count; i++)
+        units += weight_of(ls_layout_ranks(&v->sweep.layouts[i]));
+    units *= engines;
+    if (!v->settings->no_truth) units += weight_of(1);
+    ls_progress_begin(&v->progress, stderr, units * steps);
+}
 
 /* The first run that gets as far as its first step says that the input was good. */
 static ls_status on_begin(void *context, const ls_run *run, const ls_param_table *table,
@@ -28,16 +46,19 @@ static ls_status on_begin(void *context, const ls_run *run, const ls_param_table
     const settings *s = v->settings;
     size_t runs = (s->both_engines ? 2 : 1) * v->sweep.count;
     (void)table;
+    v->ranks = run->serial ? 1 : ls_layout_ranks(&run->layout);
     if (v->begun) return LS_OK;
     v->begun = true;
     v->report->common.seed = run->seed; /* a loaded checkpoint may bring its own */
     settings_warn(s);
     print_run(v->out, s, v->report, v->sweep.count == 1 ? &v->sweep.layouts[0] : NULL);
+    if (s->sweep > 0)
+        fprintf(v->out, "sweep   %zu layouts of at most %d ranks%s\n", v->sweep.count, s->sweep,
+                s->both_engines ? ", with both engines" : "");
     fprintf(v->out, "compare %zu layout%s, %llu steps: every loss, gradient and parameter\n\n",
             runs, runs == 1 ? "" : "s", (unsigned long long)(run->steps - first_step));
     fflush(v->out);
-    size_t serial_runs = (s->both_engines ? 2u : 1u) + (s->no_truth ? 0u : 1u);
-    ls_progress_begin(&v->progress, stderr, (runs + serial_runs) * (run->steps - first_step));
+    begin_progress(v, run->steps - first_step);
     return LS_OK;
 }
 
@@ -45,11 +66,11 @@ static ls_status on_step(void *context, const ls_step *step)
 {
     ls_status status = LS_OK;
     verification *v = context;
-    char text[128];
+    char text[LS_LAYOUT_NAME + 64];
     if (v->losses != NULL) LS_TRY(ls_losses_add(v->losses, step));
     snprintf(text, sizeof text, "%s, step %llu of %llu", v->what,
              (unsigned long long)step->step + 1, (unsigned long long)v->settings->run.steps);
-    ls_progress_advance(&v->progress, 1, text);
+    ls_progress_advance(&v->progress, weight_of(v->ranks), text);
 exit:
     return status;
 }
@@ -72,25 +93,27 @@ exit:
 }
 
 static ls_status verify_layout(verification *v, const ls_record *serial, ls_engine engine,
-                               ls_layout layout)
+                               const ls_layout *layout)
 {
     ls_status status = LS_OK;
     ls_run run = v->settings->run;
     ls_watcher watcher = {v, on_begin, NULL, on_step};
-    char name[40];
     ls_report_run *now = &v->report->runs[v->report->n_runs++];
-    now->layout = run.layout = layout;
+    now->layout = run.layout = *layout;
     now->engine = run.engine = engine;
     v->losses = &now->losses;
-    ls_report_layout_name(&layout, name, sizeof name);
-    snprintf(v->what, sizeof v->what, "%s %s", name, ls_engine_name(engine));
+    ls_report_layout_name(layout, v->what, sizeof v->what);
     status = ls_verify_run(serial, &run, &watcher, &now->departure, &now->result);
     ls_progress_clear(&v->progress);
-    if (status != LS_OK && status != LS_DIFFERENT) goto exit;
+    if (status != LS_OK && status != LS_DIFFERENT) {
+        if (v->sweep.count > 1 && status != LS_ERR_INTERRUPTED)
+            fprintf(v->out, "failed: %s\n", v->what);
+        goto exit;
+    }
     now->compared = true;
     now->equal = status == LS_OK;
     status = LS_OK;
-    print_compared(v->out, v->report, now);
+    if (v->settings->sweep == 0 || !now->equal) print_compared(v->out, v->report, now, v->width);
     fflush(v->out);
 exit:
     return status;
@@ -100,7 +123,8 @@ static ls_status verify_engine(verification *v, ls_engine engine)
 {
     ls_status status = LS_OK;
     ls_record *serial = NULL;
-    ls_run run = v->settings->run;
+    const settings *s = v->settings;
+    ls_run run = s->run;
     ls_watcher watcher = {v, on_begin, NULL, on_step};
     ls_report_baseline *baseline = &v->report->baselines[v->report->n_baselines++];
     char time[LS_NUMBER_TEXT];
@@ -114,13 +138,21 @@ static ls_status verify_engine(verification *v, ls_engine engine)
         baseline->has_truth = true;
     }
     ls_progress_clear(&v->progress);
-    fprintf(v->out, "serial     %-9s loss %.6g to %.6g  %.16s  %8s\n", ls_engine_name(engine),
-            baseline->result.first_loss, baseline->result.last_loss, baseline->result.digest,
-            ls_duration_text(baseline->result.ns, time));
-    print_truth(v->out, baseline);
+    fprintf(v->out, "%-*s %-9s loss %.6g to %.6g  %.16s  %8s\n", v->width, "serial",
+            ls_engine_name(engine), baseline->result.first_loss, baseline->result.last_loss,
+            baseline->result.digest, ls_duration_text(baseline->result.ns, time));
+    print_truth(v->out, baseline, v->width);
     fflush(v->out);
-    for (size_t i = 0; i < v->sweep.count; i++)
-        LS_TRY(verify_layout(v, serial, engine, v->sweep.layouts[i]));
+    size_t first = v->report->n_runs;
+    for (size_t i = 0; i < v->sweep.count; i++) {
+        LS_TRY(verify_layout(v, serial, engine, &v->sweep.layouts[i]));
+        if (s->sweep == 0 || (i + 1 < v->sweep.count &&
+                              ls_same_grid(&v->sweep.layouts[i], &v->sweep.layouts[i + 1])))
+            continue;
+        print_grid_point(v->out, &v->report->runs[first], v->report->n_runs - first, v->width);
+        fflush(v->out);
+        first = v->report->n_runs;
+    }
 exit:
     ls_record_destroy(&serial);
     return status;
@@ -135,7 +167,7 @@ static ls_status print_verify_json(const ls_report *report)
     for (size_t i = 0; i < report->n_baselines; i++)
         json_array_append_new(baselines, json_baseline(&report->baselines[i]));
     for (size_t i = 0; i < report->n_runs; i++)
-        json_array_append_new(layouts, json_compared(&report->runs[i]));
+        json_array_append_new(layouts, json_compared(report, &report->runs[i]));
     json_t *more =
         json_pack("{s:o, s:o, s:i, s:i, s:i}", "baselines", baselines, "layouts", layouts, "count",
                   (int)(equal + different), "bit_exact", (int)equal, "different", (int)different);
@@ -163,6 +195,48 @@ exit:
     return status;
 }
 
+/* "tp 4; dp 2 x pp 2": each checked before anything runs. */
+static ls_status read_layouts(ls_sweep *sweep, const settings *s)
+{
+    ls_status status = LS_OK;
+    char *list = strdup(s->layouts), *rest = list;
+    if (list == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the layouts");
+    while (rest != NULL) {
+        ls_run run = s->run;
+        char *end = strchr(rest, ';');
+        if (end != NULL) *end = '\0';
+        LS_TRY(ls_layout_parse("--layouts", rest, &run.layout));
+        LS_TRY(ls_run_check(&run));
+        LS_TRY(settings_check_ranks(&run.layout));
+        LS_TRY(ls_sweep_add(sweep, &run.layout));
+        rest = end == NULL ? NULL : end + 1;
+    }
+exit:
+    free(list);
+    return status;
+}
+
+static ls_status choose_layouts(verification *v)
+{
+    ls_status status = LS_OK;
+    const settings *s = v->settings;
+    if (s->sweep > 0)
+        LS_TRY(ls_sweep_create(&v->sweep, &s->run.config, s->sweep));
+    else if (s->layouts != NULL)
+        LS_TRY(read_layouts(&v->sweep, s));
+    else
+        LS_TRY(ls_sweep_add(&v->sweep, &s->run.layout));
+    v->width = 10;
+    for (size_t i = 0; i < v->sweep.count; i++) {
+        char name[LS_LAYOUT_NAME];
+        ls_report_grid_name(&v->sweep.layouts[i], name, sizeof name);
+        if (s->sweep == 0) ls_report_layout_name(&v->sweep.layouts[i], name, sizeof name);
+        if ((int)strlen(name) > v->width) v->width = (int)strlen(name);
+    }
+exit:
+    return status;
+}
+
 ls_status verify_command(const command_spec *command, int argc, const char *const *argv)
 {
     ls_status status = LS_OK;
@@ -175,10 +249,7 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
     if (helped) return LS_OK;
     LS_TRY(machine_holds_record(&s.run, !s.no_truth));
     if (s.json) v.out = stderr;
-    if (s.sweep > 0)
-        LS_TRY(sweep_create(&v.sweep, &s.run.config, s.sweep));
-    else
-        LS_TRY(sweep_of(&v.sweep, s.run.layout));
+    LS_TRY(choose_layouts(&v));
     LS_TRY(machine_holds_layouts(&s.run, v.sweep.layouts, v.sweep.count));
     if (s.report != NULL) LS_TRY(ls_page_open(&page, s.report));
     LS_TRY(ls_report_create(&v.report, &s.run, 2, 2 * v.sweep.count));
@@ -194,7 +265,7 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
     if (different > 0) status = LS_DIFFERENT;
 exit:
     ls_record_destroy(&v.truth);
-    sweep_free(&v.sweep);
+    ls_sweep_free(&v.sweep);
     ls_page_close(&page);
     ls_report_destroy(&v.report);
     settings_free(&s);

@@ -42,9 +42,11 @@ typedef struct ls_world_options {
     ls_trace *trace;
 } ls_world_options;
 
-/* Runs `function` on n_ranks ranks, 1 <= n_ranks <= 4096, and joins them, whatever happens. options
- * NULL: capacity 0, no delays. Cost: one thread with a stack of 8 MiB (address space) per rank.
- * Errors: whatever the first failing rank returned, with its text in the caller's record as
+enum { LS_MAX_RANKS = 4096 };
+
+/* Runs `function` on n_ranks ranks, 1 <= n_ranks <= LS_MAX_RANKS, and joins them, whatever happens.
+ * options NULL: capacity 0, no delays. Cost: one thread with a stack of 8 MiB (address space) per
+ * rank. Errors: whatever the first failing rank returned, with its text in the caller's record as
  * "rank 3: ..."; LS_ERR_INTERRUPTED, as "interrupted"; LS_ERR_RANK, a message was left behind that
  * nobody received; LS_ERR_INPUT, LS_ERR_MEMORY before any rank ran. */
 LS_API ls_status ls_world_run(int n_ranks, const ls_world_options *options,

@@ -75,6 +75,11 @@ LS_API const char *ls_recompute_name(ls_recompute recompute);
  * "one rank" when there is nothing to say); buffer: size bytes, always terminated. */
 LS_API void ls_layout_describe(const ls_layout *layout, char *buffer, size_t size);
 
+/* Reads such a description back; what it leaves out is 1 or none. option: who is named in an error,
+ * "--layouts". LS_ERR_INPUT names the part that is none. */
+LS_API ls_status ls_layout_parse(const char *option, const char *text,
+                                 ls_layout *ret_layout) LS_MUST_USE;
+
 LS_END_DECLS
 
 #endif
