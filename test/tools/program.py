@@ -52,6 +52,12 @@ class Program:
             return file.read()
 
 
+def engines_of(program):
+    """A build without OpenBLAS has one engine, and no truth."""
+    absent = "not in this build" in program.run("--version").out
+    return ("portable",) if absent else ("portable", "openblas")
+
+
 def last_line(text):
     lines = text.splitlines()
     return lines[-1] if lines else ""
