@@ -74,54 +74,5 @@ def report(program, checks):
     checks.that("not compared" in program.read("page/index.html").decode(), "the page of train")
 
 
-def traces(program, checks):
-    """A traced run, replayed: the same digest, JSON as the words, links that cost."""
-    base = ["train", "--text", "text.txt", "--steps", "2", "--pp", "2", "--tp", "2", "--dp", "2",
-            "--micro-batches", "2", "--schedule", "1f1b"]
-    plain = program.run(*base)
-    traced = program.run(*base, "--trace", "trace.json")
-    checks.that(traced.status == 0 and p.digest(traced) == p.digest(plain), f"traced\n{traced}")
-    checks.that(traced.left == {b"trace.json"}, f"left {traced.left}")
-    trace = json.loads(program.read("trace.json"))
-    events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
-    checks.that({event["tid"] for event in events} == set(range(8)) and
-                {event["pid"] for event in events} == {0, 1}, "ranks are threads, stages processes")
-    for event in events:
-        args = event["args"]
-        exact = abs(event["ts"] * 1000 - args["begin_ns"]) < 0.6 and \
-            abs(event["dur"] * 1000 - (args["end_ns"] - args["begin_ns"])) < 0.6
-        checks.that(exact, f"times of {event}")
-    arrows = [{event["id"] for event in trace["traceEvents"] if event["ph"] == end} for end in "sf"]
-    checks.that(arrows[0] == arrows[1] and len(arrows[0]) > 10, "every arrow has two ends")
-
-    done = program.run("replay", "trace.json", "--draw", "text")
-    lines = done.out.splitlines()
-    checks.that(done.status == 0 and done.err == "" and not done.left, f"replay\n{done}")
-    checks.that(max(map(len, lines)) <= 100, f"too wide\n{done}")
-    drawn = [line for line in lines if re.fullmatch(r"rank \d    [0-9a-z+=.]{90}", line)]
-    checks.that(len(drawn) == 8 and all("0" in line and "b" in line for line in drawn),
-                f"a line per rank\n{done}")
-    said = {}
-    for link in ("0us,inf", "20us,1GB/s", "2ms,1MB/s"):
-        done = program.run("replay", "trace.json", "--link", link, "--json", "--draw", "x.svg")
-        checks.that(done.status == 0 and "makespan" in done.err, f"replay --json\n{done}")
-        facts = said[link] = json.loads(done.out)
-        total = facts["makespan_ns"]
-        checks.that(facts["command"] == "replay" and len(facts["ranks"]) == 8 and total > 0, done)
-        for rank in facts["ranks"]:
-            checks.that(rank["compute_ns"] > 0 and rank["compute_ns"] + rank["communication_ns"] +
-                        rank["idle_ns"] == total, f"{link}: {rank}")
-        idle = sum(rank["idle_ns"] for rank in facts["ranks"]) / (8 * total)
-        checks.that(abs(idle - facts["idle_share"]) < 1e-9, f"{link}: idle share")
-        expected = facts["serial_step_ns"] * facts["steps"] / total
-        checks.that(abs(expected - facts["speed_up"]) < 1e-9 * expected, f"{link}: speed-up")
-        xml.etree.ElementTree.fromstring(program.read("x.svg"))
-    order = [said[link]["makespan_ns"] for link in said]
-    checks.that(order == sorted(order) and order[0] < order[2], f"links cost nothing: {order}")
-    done = program.run("replay", "trace.json", "--draw", "text", "--step", "2")
-    checks.that(done.status == 2 and "--step 2" in done.err and done.out == "", f"no step\n{done}")
-    checks.that("--link" in program.run("replay", "--help").out, "replay --help")
-
-
 if __name__ == "__main__":
     p.in_folder(report)
