@@ -103,6 +103,24 @@ CHAPTERS = {
             ("", r"in a circle: rank 3's B0 waits for rank 3's F0, which stands behind B0\n"),
         ],
     },
+    "09_recomputation": {
+        "good": ["--ranks 3 --sp --seq 7 --micro-batches 3 --batch 7", "--layers 1 --batch 1 "
+                 "--micro-batches 1", "--ranks 12 --sp --seq 5", "--layers 6 --micro-batches 4 --ranks 2",
+                 "--seq 1 --ranks 4", "--seed 9"],
+        "bad": [("--ranks 5", "12 heads cannot be cut into 5 equal parts; use " + LEGAL),
+                ("--micro-batches 5", "4 sequences make 1 to 4"), ("--layers 17", "1 to 16"),
+                ("--seq 65", "1 to 64")],
+        "lessons": [
+            ("", r"g = 1, layer  F{12}BRBRBRBRBBBRBRBRBRBB\n  of layer    e1234he1234hh44332211eh"),
+            ("--ranks 2 --sp", r"probabilities 13824, .* together 50880\n"),
+            ("--ranks 2 --sp", r"selective +686608 +686608 +75\.6% +0 +104: 595584 +0 of "),
+            ("--ranks 2 --sp", r"g = 1, layer +130576 +185480 +20\.4% +8 +136: 816768 +0 of "),
+            ("--layers 8 --batch 8 --micro-batches 8 --ranks 1",  # the least in the middle
+             r"i / k\) = 1\.7\n(.*\n)*g = 1, layer +\d+ +7\d{5} .*\ng = 2 +\d+ +6\d{5} .*\n"
+             r"g = 4 +\d+ +8"),
+            ("", r"WRONG ON PURPOSE.*: [1-9]\d+ differ\n"),
+        ],
+    },
 }
 BAD = [("--ranks 0", "--ranks 0"), ("--ranks -1", "--ranks -1"), ("--ranks x", "--ranks x"),
        ("--ranks 2.5", "whole number"), ("--ranks 99999999999999999999", "whole number"),
