@@ -41,9 +41,11 @@ void ls_run_defaults(ls_run *ret_run, const ls_config *config)
 ls_status ls_run_check(const ls_run *run)
 {
     ls_status status = LS_OK;
+    ls_config config = run->config;
+    config.batch = run->batch;
     LS_TRY(ls_config_check(&run->config));
-    if (!run->serial) LS_TRY(ls_layout_check(&run->layout, &run->config));
     if (run->batch < 1) LS_FAIL(LS_ERR_INPUT, "--batch 0: a batch has at least one sequence");
+    if (!run->serial) LS_TRY(ls_layout_check(&run->layout, &config));
     if (run->dtype != LS_F32 && run->dtype != LS_F64)
         LS_FAIL(LS_ERR_INPUT, "--dtype %s: use f32 or f64", ls_dtype_name(run->dtype));
     if (run->steps > UINT32_MAX)

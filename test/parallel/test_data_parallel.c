@@ -113,6 +113,13 @@ static const struct {
 } known[] = {
     {"one replica, three sequences of 1 (added to itself: 7)", 1, 3, {1, 1, 1}, 3, 1, 3},
     {"only the last counts: 100, first: 1, mean: 37", 3, 3, {1, 10, 100}, 111, 1, 111},
+    {"six parts in three replicas (any left out or doubled shows)",
+     3,
+     6,
+     {1, 2, 4, 8, 16, 32},
+     63,
+     1,
+     63},
     {"3 of 4 replicas have something (divided by 4: 0.75)", 4, 4, {1, 1, 1, 0}, 3, 3, 1},
     {"eight gradients of 1/8 the sample's (not reduced: 3.75 and 60; the last alone: 18.75, 45)",
      2,
@@ -181,6 +188,43 @@ START_TEST(known_sums)
 }
 END_TEST
 
+/* ---- two losses ---- */
+
+typedef struct two_losses {
+    ls_real tokens[4], order[4];
+    ls_valid valid;
+    ls_real loss[MOST_RANKS];
+} two_losses;
+
+static ls_status two_losses_rank(ls_rank *rank, void *argument)
+{
+    two_losses *x = argument;
+    int r = ls_rank_index(rank);
+    ls_group *dp = ls_rank_world_group(rank);
+    size_t bounds[MOST_RANKS + 1];
+    ls_share_bounds(4, (size_t)ls_group_size(dp), bounds);
+    ls_sequence_losses own = {x->tokens + bounds[r], x->order + bounds[r]};
+    return ls_reduce_loss(dp, own, (ls_batch_cut){4, bounds}, x->valid, &x->loss[r]);
+}
+
+/* A second loss has a count of its own: 3 + 6 + 9 over its 3 labels is 6, not 4.5 over the 4
+ * targets of the first; and no label or no target is no 0 / 0. */
+START_TEST(each_loss_has_its_own_count)
+{
+    static const ls_real N = (ls_real)-0.0;
+    two_losses cases[] = {{{1, 2, 3, 6}, {3, N, 6, 9}, {4, 3}, {0}},
+                          {{1, 2, 3, 6}, {N, N, N, N}, {4, 0}, {0}},
+                          {{N, N, N, N}, {3, N, 6, 9}, {0, 3}, {0}},
+                          {{N, N, N, N}, {N, N, N, N}, {0, 0}, {0}}};
+    static const ls_real right[] = {3 + 6, 3, 6, 0};
+    for (size_t i = 0; i < 4; i++)
+        for (int dp = 1; dp <= 4; dp++) {
+            run_ranks(dp, two_losses_rank, &cases[i]);
+            for (int r = 0; r < dp; r++) ck_same(&cases[i].loss[r], &right[i], 1, "loss", dp);
+        }
+}
+END_TEST
+
 /* ---- counts ---- */
 
 typedef struct counting {
@@ -224,6 +268,7 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, any_cut_is_the_tree);
     tcase_add_test(tests, known_sums);
+    tcase_add_test(tests, each_loss_has_its_own_count);
     tcase_add_test(tests, counts_are_global);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

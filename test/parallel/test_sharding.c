@@ -285,6 +285,60 @@ START_TEST(many_degrees)
 }
 END_TEST
 
+/* A grid that the model or the batch does not fill: refused, with what would do. */
+START_TEST(grids_that_do_not_fit)
+{
+    static const struct {
+        int pp, chunks, dp, micro_batches, given, layers[4];
+        const char *text;
+    } cases[] = {
+        /* fewer layers than the model's, all in one stage: not a smaller model */
+        {1, 1, 1, 1, 1, {1}, "--partition 1: 1 layer altogether, the model has 20"},
+        {4,
+         1,
+         1,
+         1,
+         4,
+         {5, 5, 5, 6},
+         "--partition 5,5,5,6: 21 layers altogether, the model has 20"},
+        {4, 1, 1, 1, 4, {10, -1, 6, 5}, "--partition 10,-1,6,5: stage 1 has -1 layers"},
+        {2,
+         2,
+         1,
+         1,
+         2,
+         {10, 10},
+         "--partition 10,10: layers of 2 stages; --pp 2 x --virtual-stages 2 are 4"},
+        {21, 1, 1, 1, 0, {0}, "--pp 21: 20 layers make at most 20 stages; use "},
+        {8, 3, 1, 1, 0, {0}, "--virtual-stages 3: 20 layers make at most 20 stages, not pp 8 x 3"},
+        {0, 1, 1, 1, 0, {0}, "--pp 0: use 1 or more"},
+        {1, 0, 1, 1, 0, {0}, "--virtual-stages 0: use 1 or more"},
+        {1, 1, -2, 1, 0, {0}, "--dp -2: use 1 or more"},
+        {1, 1, 1, 0, 0, {0}, "--micro-batches 0: use 1 or more"},
+        {1, 1, 3, 3, 0, {0}, "--batch 8: dp 3 x 3 micro-batches need 9 sequences"},
+        {1, 1, 9, 1, 0, {0}, "--batch 8: dp 9 x 1 micro-batch need 9 sequences"},
+    };
+    ls_config config = small_config(4, 4, 2, 16);
+    config.layers = 20;
+    config.batch = 8;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ls_layout layout = ls_layout_serial();
+        layout.pp = cases[i].pp;
+        layout.virtual_stages = cases[i].chunks;
+        layout.schedule = cases[i].chunks > 1 ? LS_INTERLEAVED : LS_1F1B;
+        layout.dp = cases[i].dp;
+        layout.micro_batches = cases[i].micro_batches;
+        layout.given = cases[i].given;
+        memcpy(layout.stage_layers, cases[i].layers, sizeof cases[i].layers);
+        ls_error_clear();
+        ck_assert_int_eq(ls_layout_check(&layout, &config), LS_ERR_INPUT);
+        ck_assert_msg(strstr(ls_error_text(), cases[i].text) == ls_error_text(), "%s",
+                      ls_error_text());
+    }
+    ls_error_clear();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sharding");
@@ -299,6 +353,7 @@ int main(void)
     tcase_add_test(tests, cuts_with_a_remainder);
     tcase_add_test(tests, row_first_with_sequence_parallelism);
     tcase_add_test(tests, many_degrees);
+    tcase_add_test(tests, grids_that_do_not_fit);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -215,6 +215,30 @@ START_TEST(layers_of_stages)
 }
 END_TEST
 
+/* 30 layers on 4 stages are 8, 8, 7, 7 (not 28 in all); 40 on 8 ranks with 2 chunks are all there
+ * (not 32); 3, 1, 3, 1 on two ranks with two chunks: rank 0 has layers 0 to 2 and 4 to 6, rank 1
+ * layers 3 and 7. */
+START_TEST(every_layer_has_one_stage)
+{
+    static const size_t thirty[] = {0, 8, 16, 23, 30}, eight[] = {0, 3, 4, 7, 8};
+    size_t bounds[LS_MAX_STAGES + 1];
+    ls_layout layout = ls_layout_serial();
+    layout.pp = 4;
+    ls_layout_stage_bounds(&layout, 30, bounds);
+    for (int s = 0; s <= 4; s++) ck_assert_uint_eq(bounds[s], thirty[s]);
+    layout.pp = 8;
+    layout.virtual_stages = 2;
+    ls_layout_stage_bounds(&layout, 40, bounds);
+    for (size_t s = 0; s <= 16; s++)
+        ck_assert_uint_eq(bounds[s], s <= 8 ? 3 * s : 24 + 2 * (s - 8));
+    layout.pp = 2;
+    layout.given = 4;
+    for (int s = 0; s < 4; s++) layout.stage_layers[s] = s % 2 ? 1 : 3;
+    ls_layout_stage_bounds(&layout, 8, bounds);
+    for (int s = 0; s <= 4; s++) ck_assert_uint_eq(bounds[s], eight[s]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("partition");
@@ -229,6 +253,7 @@ int main(void)
     tcase_add_test(tests, description_read_back);
     tcase_add_test(tests, what_is_no_description);
     tcase_add_test(tests, layers_of_stages);
+    tcase_add_test(tests, every_layer_has_one_stage);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -18,7 +18,7 @@
 /* The groups of a rank. */
 enum { IN_TP, IN_DP, IN_PP, IN_MODEL, GRID_GROUPS };
 
-enum { GRID_STEPS = 3, GRID_RANKS = 64, GRID_SEQUENCES = 12, GRID_LENGTH = 7 };
+enum { GRID_STEPS = 3, GRID_RANKS = 64, GRID_SEQUENCES = 13, GRID_LENGTH = 7 };
 
 /* ---- batches ---- */
 
@@ -155,6 +155,7 @@ typedef struct grid_run {
     const ls_schedule *schedule; /* NULL: the layout's */
     bool own_schedule;           /* rank p of the pipeline has schedule[p]: they do not agree */
     bool gathered_loss;
+    bool turned; /* the grid's axes in the other order: groups along tp are not runs of ranks */
     ls_world_options world;
     char wrong[GRID_RANKS][200];   /* "": everything was right on this rank */
     size_t peak_bytes[GRID_RANKS]; /* activations */
@@ -254,13 +255,18 @@ static inline ls_status grid_begin(grid_rank *g, ls_rank *rank, grid_run *run)
     g->run = run;
     g->rank = rank;
     g->wrong = run->wrong[ls_rank_index(rank)];
-    ls_coordinates at = g->at = ls_layout_coordinates(layout, ls_rank_index(rank));
+    ls_coordinates at = ls_layout_coordinates(layout, ls_rank_index(rank));
+    if (run->turned) {
+        int inner = layout->dp * layout->pp, r = ls_rank_index(rank);
+        at = (ls_coordinates){r / inner, 0, r / layout->pp % layout->dp, r % layout->pp};
+    }
+    g->at = at;
     LS_TRY(ls_arena_create(&g->temporary, NULL, LS_MEM_TEMPORARY));
     LS_TRY(ls_group_split(world, at.pp * layout->dp + at.dp, at.tp, "tp", &g->tp));
     LS_TRY(ls_group_split(world, at.pp * layout->tp + at.tp, at.dp, "dp", &g->dp));
     LS_TRY(ls_group_split(world, at.dp * layout->tp + at.tp, at.pp, "pp", &g->pp));
     LS_TRY(ls_group_split(world, at.dp, at.pp * layout->tp + at.tp, "model", &g->model));
-    ls_holdings_of(table, layout, ls_rank_index(rank), holdings);
+    ls_holdings_of(table, layout, ls_layout_rank(layout, at), holdings);
     LS_TRY(ls_store_create(&g->store, table, holdings, ls_rank_memory(rank)));
     LS_TRY(grid_set_values(g));
     if (!run->schedule)

@@ -53,6 +53,52 @@ START_TEST(eight_stages_one_micro_batch)
 }
 END_TEST
 
+/* Numbers of micro-batches that the ranks do not divide, interleaved: 3 and 7 are one round, 10 two
+ * of 5, 9, 11 and 13 rounds of unequal size. */
+START_TEST(rounds_of_micro_batches)
+{
+    static const int micro_batches[] = {3, 7, 9, 10, 11, 13};
+    ls_config config = small_config(0, 8);
+    reference right;
+    reference_of(&right, &config, 13, 1);
+    for (size_t i = 0; i < sizeof micro_batches / sizeof micro_batches[0]; i++)
+        for (int chunks = 2; chunks <= 3; chunks++) {
+            grid_run run = {.right = &right, .world = world_of(i)};
+            run.layout = ls_layout_serial();
+            run.layout.pp = 4;
+            run.layout.micro_batches = micro_batches[i];
+            run.layout.schedule = LS_INTERLEAVED;
+            run.layout.virtual_stages = chunks;
+            ck_grid(&run, "rounds");
+        }
+    reference_end(&right);
+}
+END_TEST
+
+/* Groups along tp that are {0, 2} and {1, 3}, or {0, 4} to {3, 7}: what is computed again gathers
+ * over the own group, not over the world or neighbouring ranks. */
+START_TEST(groups_that_are_not_runs_of_ranks)
+{
+    static const int grids[][3] = {/* tp, dp, pp */ {2, 2, 1}, {2, 1, 2}, {2, 2, 2}};
+    ls_config config = small_config((size_t)_i, 3);
+    reference right;
+    reference_of(&right, &config, 5, 2);
+    for (size_t i = 0; i < 3; i++)
+        for (int recompute = 0; recompute < 4; recompute++) {
+            grid_run run = {.right = &right, .turned = true};
+            run.layout = ls_layout_serial();
+            run.layout.tp = grids[i][0];
+            run.layout.dp = grids[i][1];
+            run.layout.pp = grids[i][2];
+            run.layout.sp = true;
+            run.layout.micro_batches = 2;
+            run.layout.recompute = (ls_recompute)recompute;
+            ck_grid(&run, "turned");
+        }
+    reference_end(&right);
+}
+END_TEST
+
 /* Stages without layers at either end and between, with everything that can be computed again. */
 START_TEST(stages_without_layers)
 {
@@ -273,8 +319,10 @@ static ls_status norm_rank(ls_rank *rank, void *argument)
            g.store->gradient_slots * g.store->gradient_count * sizeof(ls_real));
     ls_real *first = gradient_on(g.store, LS_NORM1_SCALE, 0, 5);
     ls_real *last = gradient_on(g.store, LS_ATTN_OUT_BIAS, 2, 3);
-    if (first) *first = 3;
-    if (last) *last = 4;
+    bool alone = n->layout.dp == 1, front = g.at.dp == 0;
+    if (first) *first = alone ? 3 : front ? 1 : 2;
+    if (last) *last = alone ? 4 : front ? 7 : -3;
+    LS_TRY(ls_reduce_gradients(g.dp, g.store, g.cut));
     LS_TRY(ls_executor_finish(g.executor));
     LS_TRY(ls_shared_squares(g.model, &n->layout, g.store, g.temporary, &n->squares[r]));
     ls_shard_update(g.store, &none, n->squares[r], 1);
@@ -287,7 +335,8 @@ exit:
 
 /* A gradient of 3 in the first layer and one of 4 in the last, in parameters that every rank of
  * their stage holds: the norm is 5 on every rank of every stage (not 3 and 4, not more for the
- * copies), and clipped to 1 they are 0.6 and 0.8. */
+ * copies), and clipped to 1 they are 0.6 and 0.8. Two replicas have 1 and 7, 2 and -3 of them: the
+ * norm is that of the sum, not of what either had. */
 START_TEST(norm_over_stages)
 {
     static const int grids[][4] = {/* pp, V, tp, dp */
@@ -327,6 +376,8 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, every_size, 1, 6);
     tcase_add_test(tests, eight_stages_one_micro_batch);
+    tcase_add_test(tests, rounds_of_micro_batches);
+    tcase_add_loop_test(tests, groups_that_are_not_runs_of_ranks, 0, 2);
     tcase_add_loop_test(tests, stages_without_layers, 0, 2);
     tcase_add_loop_test(tests, steps_of_other_lengths, 0, 2);
     tcase_add_test(tests, micro_batches_alive);

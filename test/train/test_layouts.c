@@ -169,6 +169,49 @@ START_TEST(every_axis)
 }
 END_TEST
 
+/* Over 100 steps nothing drifts: the digest of all losses and parameters is the serial run's, and
+ * what several ranks hold is the same on all of them, which is looked at when it comes together. */
+START_TEST(hundred_steps)
+{
+    static const grid_of grid = {2, 2, 2, true, 1, 2, LS_1F1B, LS_RECOMPUTE_LAYER};
+    ls_config config = fixture_config("gpt2-nano");
+    ls_text text = fixture_text();
+    ls_train_result serial, result;
+    config.layers = 2;
+    config.seq = 3;
+    config.d_model = 24;
+    config.d_ff = 24;
+    ls_run run = fixture_run(&config, &text, 100);
+    run.batch = 5;
+    run.lr = 0.01;
+    ck_assert_msg(ls_train(&run, NULL, &serial) == LS_OK, "%s", ls_error_text());
+    run.serial = false;
+    run.layout = fixture_layout(&grid);
+    ck_assert_msg(ls_train(&run, NULL, &result) == LS_OK, "%s", ls_error_text());
+    ck_assert_str_eq(result.digest, serial.digest);
+    ck_assert(serial.last_loss < serial.first_loss);
+    ls_train_result_free(&serial);
+    ls_train_result_free(&result);
+}
+END_TEST
+
+/* What counts is the run's batch, not the one that the model suggests. */
+START_TEST(batch_of_the_run)
+{
+    static const grid_of grid = {2, 1, 1, false, 1, 2, LS_GPIPE, LS_RECOMPUTE_NONE};
+    ls_config config = fixture_config("gpt2-nano");
+    ls_text text = fixture_text();
+    ls_run run = fixture_run(&config, &text, 1);
+    ls_train_result result;
+    run.serial = false;
+    run.layout = fixture_layout(&grid);
+    run.batch = 3;
+    ck_assert_int_eq(ls_train(&run, NULL, &result), LS_ERR_INPUT);
+    ck_assert_msg(strstr(ls_error_text(), "--batch 3: dp 2 x 2 micro-batches need 4"), "%s",
+                  ls_error_text());
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("layouts");
@@ -184,6 +227,8 @@ int main(void)
     tests = tcase_create("every axis");
     tcase_set_timeout(tests, 200);
     tcase_add_loop_test(tests, every_axis, 0, 2);
+    tcase_add_test(tests, hundred_steps);
+    tcase_add_test(tests, batch_of_the_run);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
