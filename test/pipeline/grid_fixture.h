@@ -22,16 +22,21 @@ enum { GRID_STEPS = 3, GRID_RANKS = 64, GRID_SEQUENCES = 13, GRID_LENGTH = 7 };
 
 /* ---- batches ---- */
 
-/* Which targets are ignored. */
+/* Which targets are ignored, and which order labels in a model that has them. */
 typedef enum grid_targets {
-    TARGETS_UNEVEN = 0, /* every seventh, and more and more of each later sequence */
-    TARGETS_SEQUENCE,   /* sequence 1 has none: one micro-batch, when it has it alone */
-    TARGETS_HALF,       /* the first half has none: a replica, or several micro-batches */
-    TARGETS_NONE        /* nowhere */
+    TARGETS_UNEVEN = 0, /* every seventh, and more and more of each later sequence; a third */
+    TARGETS_SEQUENCE, /* sequence 1 has none: one micro-batch, when it has it alone; nor a label */
+    TARGETS_HALF,     /* the first half has none: a replica, or several micro-batches; the other
+                         half no labels */
+    TARGETS_NONE,     /* nowhere; and no label */
+    TARGETS_LABELS,   /* nowhere; but labels */
+    TARGETS_NO_LABELS /* as with the first; no label */
 } grid_targets;
 
 typedef struct grid_ids {
     int32_t tokens[GRID_SEQUENCES * GRID_LENGTH], targets[GRID_SEQUENCES * GRID_LENGTH];
+    int32_t segments[GRID_SEQUENCES * GRID_LENGTH];
+    int32_t lengths[GRID_SEQUENCES], order[GRID_SEQUENCES];
 } grid_ids;
 
 static inline bool grid_ignored(grid_targets kind, size_t b, size_t s, size_t B, size_t S)
@@ -39,31 +44,61 @@ static inline bool grid_ignored(grid_targets kind, size_t b, size_t s, size_t B,
     size_t t = b * S + s;
     switch (kind) {
     case TARGETS_UNEVEN:
+    case TARGETS_NO_LABELS:
         return t % 7 == 3 || s + 1 < (b * S + B) / (2 * B);
     case TARGETS_SEQUENCE:
         return b == 1;
     case TARGETS_HALF:
         return b < (B + 1) / 2;
     case TARGETS_NONE:
+    case TARGETS_LABELS:
         return true;
     }
     return false;
 }
 
-static inline ls_batch grid_batch(grid_ids *ids, size_t vocab, size_t B, size_t S, uint32_t step,
-                                  grid_targets kind)
+static inline bool grid_unlabelled(grid_targets kind, size_t b, size_t B)
+{
+    switch (kind) {
+    case TARGETS_UNEVEN:
+    case TARGETS_LABELS:
+        return b % 3 == 1;
+    case TARGETS_SEQUENCE:
+        return b == 1;
+    case TARGETS_HALF:
+        return b >= (B + 1) / 2;
+    case TARGETS_NONE:
+    case TARGETS_NO_LABELS:
+        return true;
+    }
+    return false;
+}
+
+/* Of a masked-token model token types, padding behind one token, two, ..., and order labels too. */
+static inline ls_batch grid_batch(grid_ids *ids, const ls_config *config, size_t B, size_t S,
+                                  uint32_t step, grid_targets kind)
 {
     uint64_t state = 4711 + 17 * step;
+    size_t vocab = config->vocab;
+    bool masked = config->objective == LS_MASKED_TOKEN;
     ck_assert(B <= GRID_SEQUENCES && S <= GRID_LENGTH);
     for (size_t t = 0; t < B * S; t++) {
         ids->tokens[t] = (int32_t)(fabs((double)reference_noise(&state)) * 1e4) % (int32_t)vocab;
         ids->targets[t] = (int32_t)(fabs((double)reference_noise(&state)) * 1e4) % (int32_t)vocab;
         if (grid_ignored(kind, t / S, t % S, B, S)) ids->targets[t] = LS_IGNORE;
+        ids->segments[t] = (int32_t)((t + step) * t / 3 % 3);
+    }
+    for (size_t b = 0; b < B; b++) {
+        ids->lengths[b] = (int32_t)(1 + (b + step) % S);
+        ids->order[b] = grid_unlabelled(kind, b, B) ? LS_IGNORE : (int32_t)((b * b + step) / 2 % 2);
     }
     return (ls_batch){.B = B,
                       .S = S,
                       .tokens = ids->tokens,
                       .targets = ids->targets,
+                      .segments = masked ? ids->segments : NULL,
+                      .lengths = masked ? ids->lengths : NULL,
+                      .order = masked ? ids->order : NULL,
                       .seed = 99,
                       .step = step,
                       .dropout = true};
@@ -127,7 +162,7 @@ static inline void reference_begin(reference *r, const ls_config *config, ls_eng
     r->initial = fixture_noise(r->f.table);
     for (size_t s = 0; s < steps; s++) {
         grid_step *step = &r->step[s];
-        step->batch = grid_batch(&r->ids[s], config->vocab, B, lengths[s], (uint32_t)s, targets[s]);
+        step->batch = grid_batch(&r->ids[s], config, B, lengths[s], (uint32_t)s, targets[s]);
         step->update = grid_update((uint32_t)s);
         step->loss = fixture_gradients(&r->f, &step->batch);
         ck_assert_int_eq(ls_serial_squares(r->f.serial, &step->squares), LS_OK);

@@ -4,17 +4,22 @@
  * clipping and unequal numbers of valid targets have the serial bits on every rank. */
 #include "pipeline/grid_fixture.h"
 
-/* 12 heads of width 2, F 36, four layers; one with smoothing and 4 kv heads. */
+enum { GPT2, LLAMA, BERT_POST, BERT_PRE, MODELS };
+
+/* 12 heads of width 2, F 36, four layers; one with smoothing, one with 4 kv heads. */
 static ls_config grid_config(size_t i)
 {
-    ls_config config = i ? tiny_llama("llama") : tiny_base("gpt2");
+    ls_config config = i == GPT2        ? tiny_base("gpt2")
+                       : i == LLAMA     ? tiny_llama("llama")
+                       : i == BERT_POST ? tiny_bert("bert", LS_NORM_POST)
+                                        : tiny_bert("bert-pre", LS_NORM_PRE);
     config.layers = 4;
     config.d_model = 24;
     config.heads = 12;
-    config.kv_heads = i ? 4 : 12;
+    config.kv_heads = i == LLAMA ? 4 : 12;
     config.d_ff = 36;
     config.vocab = 300;
-    config.label_smoothing = i ? 0 : 0.1;
+    config.label_smoothing = i == GPT2 ? 0.1 : 0;
     return config;
 }
 
@@ -118,17 +123,18 @@ static grid_run run_of_row(const int *row, const reference *right)
     return run;
 }
 
+/* GPT-2 and Llama have the rows that name them, BERT all rows. */
 START_TEST(every_pair)
 {
     static const grid_targets targets[] = {TARGETS_UNEVEN, TARGETS_HALF, TARGETS_SEQUENCE};
     for (size_t i = 0; i < ROWS;) {
         const int *first = rows[i];
         ls_engine engine = first[ENGINE] ? LS_ENGINE_OPENBLAS : LS_ENGINE_PORTABLE;
-        ls_config config = grid_config((size_t)first[MODEL]);
+        ls_config config = grid_config((size_t)_i);
         size_t lengths[GRID_STEPS];
         reference right;
         for (size_t s = 0; s < GRID_STEPS; s++) lengths[s] = (size_t)first[LENGTH];
-        bool here = ls_engine_available(engine) && (int)first[MODEL] == _i;
+        bool here = ls_engine_available(engine) && (_i >= BERT_POST || first[MODEL] == _i);
         if (here) {
             reference_begin(&right, &config, engine, GRID_STEPS, (size_t)first[BATCH], lengths,
                             targets, 0.5);
@@ -185,25 +191,30 @@ END_TEST
 
 /* Steps without any target, and replicas and micro-batches without one: no 0 / 0, no gradient of
  * the step before left in place, and what the optimizer still does (decay, moments) is done by
- * every rank. */
+ * every rank. Of two losses one may be silent alone. */
 START_TEST(nothing_to_learn_from)
 {
     static const size_t lengths[GRID_STEPS] = {5, 3, 5};
-    static const grid_targets targets[][GRID_STEPS] = {{TARGETS_UNEVEN, TARGETS_NONE, TARGETS_HALF},
-                                                       {TARGETS_NONE, TARGETS_UNEVEN, TARGETS_NONE},
-                                                       {TARGETS_HALF, TARGETS_NONE, TARGETS_NONE}};
+    static const grid_targets targets[][GRID_STEPS] = {
+        {TARGETS_UNEVEN, TARGETS_NONE, TARGETS_HALF},
+        {TARGETS_NONE, TARGETS_UNEVEN, TARGETS_NONE},
+        {TARGETS_HALF, TARGETS_NONE, TARGETS_NONE},
+        {TARGETS_LABELS, TARGETS_NO_LABELS, TARGETS_NONE},
+        {TARGETS_NO_LABELS, TARGETS_LABELS, TARGETS_UNEVEN}};
     static const named grids[] = {
         {1, 1, 1, 0, 1, 1, LS_RECOMPUTE_NONE},  {2, 1, 1, 0, 1, 3, LS_RECOMPUTE_NONE},
         {1, 2, 2, 1, 2, 7, LS_RECOMPUTE_STAGE}, {3, 2, 1, 0, 1, 2, LS_RECOMPUTE_LAYER},
         {7, 1, 1, 0, 1, 1, LS_RECOMPUTE_NONE},  {2, 2, 3, 1, 1, 3, LS_RECOMPUTE_SELECTIVE}};
-    for (size_t model = 0; model < 2; model++) {
+    for (size_t model = 0; model < MODELS; model++) {
         ls_config config = grid_config(model);
         reference right;
         config.layers = 2;
         reference_begin(&right, &config, LS_ENGINE_PORTABLE, 3, 7, lengths, targets[_i], 0.5);
-        for (size_t s = 0; s < 3; s++)
-            if (targets[_i][s] == TARGETS_NONE)
-                ck_assert(right.step[s].loss == 0 && right.step[s].squares == 0);
+        for (size_t s = 0; s < 3; s++) {
+            bool none = targets[_i][s] == TARGETS_NONE ||
+                        (targets[_i][s] == TARGETS_LABELS && !config.sentence_order);
+            ck_assert((right.step[s].loss == 0) == none && (right.step[s].squares == 0) == none);
+        }
         for (size_t i = 0; i < sizeof grids / sizeof grids[0]; i++)
             ck_named(&right, &grids[i], "nothing");
         reference_end(&right);
@@ -212,7 +223,8 @@ START_TEST(nothing_to_learn_from)
 END_TEST
 
 /* Other models of the serial tests, each in two grids: the row-first MLP, one kv head for all,
- * no biases, biases with RMSNorm, heads tied and not, attention to all tokens. */
+ * no biases, biases with RMSNorm, heads tied and not, attention to all tokens, BERT's parts mixed
+ * with Llama's, norms behind the residual sums. */
 START_TEST(other_models)
 {
     static const size_t lengths[GRID_STEPS] = {5, 7, 4};
@@ -242,10 +254,10 @@ int main(void)
     TCase *tests = tcase_create("grid");
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, rows_have_every_pair);
-    tcase_add_loop_test(tests, every_pair, 0, 2);
+    tcase_add_loop_test(tests, every_pair, 0, MODELS);
     tcase_add_loop_test(tests, sixty_four_ranks, 0, 2);
-    tcase_add_loop_test(tests, nothing_to_learn_from, 0, 3);
-    tcase_add_loop_test(tests, other_models, 0, N_TINY);
+    tcase_add_loop_test(tests, nothing_to_learn_from, 0, 5);
+    tcase_add_loop_test(tests, other_models, 0, N_TINY_SERIAL);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
