@@ -1,10 +1,10 @@
-# setup.sh - read by tools/run and tools/test: finds or installs what the build needs, configures,
-# builds. POSIX shell, so that it runs wherever there is a /bin/sh.
+# setup.sh - read by tools/run and tools/test, which set $tools to its folder: finds or installs
+# what the build needs, configures, builds. POSIX shell: runs wherever there is a /bin/sh.
 #
 # Whether something is there is asked of the compiler and of pkg-config, never of a package manager:
 # where everything is found, nothing is installed and no right to install is needed.
 
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P) || exit 2
+root=$(CDPATH='' cd -- "$tools/.." && pwd -P) || exit 2
 build=$root/build
 
 say() { printf '%s\n' "lockstep: $*"; }

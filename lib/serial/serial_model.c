@@ -85,6 +85,11 @@ void ls_serial_destroy(ls_serial **serial)
     *serial = NULL;
 }
 
+void ls_serial_stop_when(ls_serial *serial, const volatile int *stop)
+{
+    serial->stop = stop;
+}
+
 void ls_serial_losses(const ls_serial *serial, ls_real *ret_token, ls_real *ret_order)
 {
     *ret_token = serial->token_loss;

@@ -47,6 +47,7 @@ struct ls_serial {
     ls_store *store; /* not owned */
     const ls_config *config;
     ls_engine engine;
+    const volatile int *stop; /* not NULL: an end is wanted once it is not 0 */
 
     /* The axes of the sums (rule 7). A cut axis has granules whether somebody cuts it or not: this
      * is how the serial model fixes the order for every layout. */

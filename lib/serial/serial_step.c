@@ -7,6 +7,17 @@
 #include "lockstep/numerics/tree.h"
 #include "serial/serial_parts.h"
 
+/* Somebody wants an end, between two layers. */
+static ls_status check_stop(const ls_serial *serial)
+{
+    ls_status status = LS_OK;
+    /* A plain int, because a signal handler sets it; read whole and unordered. */
+    if (serial->stop && __atomic_load_n(serial->stop, __ATOMIC_RELAXED) != 0)
+        LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
+exit:
+    return status;
+}
+
 ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch, ls_real *ret_loss)
 {
     ls_status status = LS_OK;
@@ -18,8 +29,10 @@ ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch, ls_real *r
     ls_serial_embedding_forward(serial, serial->layers[0].x);
     for (size_t l = 0; l < L; l++) {
         ls_real *y = l + 1 < L ? serial->layers[l + 1].x : serial->x;
+        LS_TRY(check_stop(serial));
         LS_TRY((post ? ls_serial_block_post_forward : ls_serial_block_forward)(serial, l, y));
     }
+    LS_TRY(check_stop(serial));
     LS_TRY(ls_serial_head_forward(serial));
     LS_TRY(ls_serial_loss_forward(serial, &serial->token_loss));
     loss = serial->token_loss;
@@ -88,8 +101,10 @@ ls_status ls_serial_backward(ls_serial *serial)
 
     if (serial->valid > 0) ls_serial_loss_backward(serial);
     LS_TRY(ls_serial_head_backward(serial, dx));
-    for (size_t l = serial->config->layers; l-- > 0;)
+    for (size_t l = serial->config->layers; l-- > 0;) {
+        LS_TRY(check_stop(serial));
         LS_TRY((post ? ls_serial_block_post_backward : ls_serial_block_backward)(serial, l, dx));
+    }
     LS_TRY(ls_serial_embedding_backward(serial, dx));
     add_uses(serial);
 exit:

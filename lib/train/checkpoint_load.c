@@ -89,41 +89,82 @@ static bool has_optimizer_state(const ls_safetensors *file)
     return false;
 }
 
+/* The tensor of a parameter, 0, or of its optimizer state, 1 and 2. */
+static ls_status find_array(const ls_safetensors *file, const char *path, const ls_param *param,
+                            int which, const ls_tensor_info **ret_info)
+{
+    static const char *const prefixes[] = {"", "optimizer.m.", "optimizer.v."};
+    char name[NAME_MAX_BYTES];
+    snprintf(name, sizeof name, "%s%s", prefixes[which], param->name);
+    return find(file, path, name, param, ret_info);
+}
+
+/* A checkpoint that everything is right with. */
+typedef struct opened {
+    ls_safetensors *file;
+    int arrays; /* per parameter: its value, and when the run goes on, two of the optimizer */
+    uint64_t step;
+} opened;
+
+static ls_status open_checked(const ls_run *run, const ls_param_table *table, opened *ret_opened)
+{
+    ls_status status = LS_OK;
+    const char *path = run->load;
+    const ls_tensor_info *info;
+    opened o = {NULL, 1, 0};
+
+    LS_TRY(ls_safetensors_open(&o.file, path));
+    LS_TRY(ls_checkpoint_same_contract(o.file, path));
+    LS_TRY(refuse_strangers(o.file, path, table));
+    LS_TRY(ls_checkpoint_same_model(o.file, path, &table->config));
+    if (has_optimizer_state(o.file)) {
+        LS_TRY(ls_checkpoint_same_optimizer(o.file, path, run->optimizer));
+        LS_TRY(ls_checkpoint_number(o.file, path, "step", &o.step));
+        o.arrays = 3;
+    }
+    if (o.step > run->steps)
+        LS_FAIL(LS_ERR_INPUT,
+                "--steps %" PRIu64 ": %s stands at step %" PRIu64 "; ask for that or more",
+                run->steps, ls_show(path), o.step);
+    for (size_t i = 0; i < table->count; i++)
+        for (int which = 0; which < o.arrays; which++)
+            LS_TRY(find_array(o.file, path, &table->params[i], which, &info));
+    *ret_opened = o;
+    o.file = NULL;
+exit:
+    ls_safetensors_close(&o.file);
+    return status;
+}
+
 static ls_status load(const ls_run *run, ls_store *store, uint64_t *ret_step)
 {
     ls_status status = LS_OK;
     const ls_param_table *table = store->table;
-    const char *path = run->load;
-    ls_safetensors *file = NULL;
-    char moment[NAME_MAX_BYTES];
-    uint64_t step = 0;
+    opened o = {NULL, 0, 0};
 
-    LS_TRY(ls_safetensors_open(&file, path));
-    LS_TRY(refuse_strangers(file, path, table));
-    LS_TRY(ls_checkpoint_same_model(file, path, &table->config));
-    bool goes_on = has_optimizer_state(file);
-    if (goes_on) LS_TRY(ls_checkpoint_number(file, path, "step", &step));
-    if (step > run->steps)
-        LS_FAIL(LS_ERR_INPUT,
-                "--steps %" PRIu64 ": %s stands at step %" PRIu64 "; ask for that or more",
-                run->steps, ls_show(path), step);
-
+    LS_TRY(open_checked(run, table, &o));
     for (size_t i = 0; i < table->count; i++) {
-        const ls_param *param = &table->params[i];
         ls_slot *slot = &store->slots[i];
-        const ls_tensor_info *info;
-        if (!slot->value) continue;
-        LS_TRY(find(file, path, param->name, param, &info));
-        LS_TRY(take(info, param, slot->shard, slot->value));
-        for (int which = 0; goes_on && which < 2; which++) {
-            snprintf(moment, sizeof moment, "optimizer.%c.%s", which == 0 ? 'm' : 'v', param->name);
-            LS_TRY(find(file, path, moment, param, &info));
-            LS_TRY(take(info, param, slot->shard, which == 0 ? slot->m : slot->v));
+        ls_real *const arrays[] = {slot->value, slot->m, slot->v};
+        for (int which = 0; slot->value && which < o.arrays; which++) {
+            const ls_tensor_info *info;
+            LS_TRY(find_array(o.file, run->load, &table->params[i], which, &info));
+            LS_TRY(take(info, &table->params[i], slot->shard, arrays[which]));
         }
     }
-    *ret_step = step;
+    *ret_step = o.step;
 exit:
-    ls_safetensors_close(&file);
+    ls_safetensors_close(&o.file);
+    return status;
+}
+
+ls_status ls_checkpoint_check(const ls_run *run, const ls_param_table *table)
+{
+    ls_status status = LS_OK;
+    opened o = {NULL, 0, 0};
+    if (run->load) LS_TRY(open_checked(run, table, &o));
+exit:
+    ls_safetensors_close(&o.file);
     return status;
 }
 

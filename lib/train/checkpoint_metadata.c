@@ -2,8 +2,10 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lockstep/base/show.h"
+#include "lockstep/numerics/digest.h"
 
 ls_status ls_checkpoint_same_model(const ls_safetensors *file, const char *path,
                                    const ls_config *config)
@@ -40,6 +42,50 @@ exit:
     free(own_text);
     free(theirs_text);
     free(ours_text);
+    return status;
+}
+
+ls_status ls_checkpoint_same_contract(const ls_safetensors *file, const char *path)
+{
+    ls_status status = LS_OK;
+    static const char family[] = "lockstep checkpoint";
+    const char *format = ls_safetensors_metadata(file, "format");
+    const char *name = ls_safetensors_metadata(file, "contract");
+    const char *digest = ls_safetensors_metadata(file, "contract_digest");
+
+    if (format && strncmp(format, family, sizeof family - 1) == 0 &&
+        strcmp(format, LS_CHECKPOINT_FORMAT) != 0)
+        LS_FAIL(LS_ERR_INPUT, "%s: has the format \"%s\"; this version reads \"%s\"", ls_show(path),
+                ls_show(format), LS_CHECKPOINT_FORMAT);
+    if (name && strcmp(name, ls_contract_name()) != 0)
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: was saved under the contract %s; this version keeps %s, and a run that goes "
+                "on would have the bits of neither",
+                ls_show(path), ls_show(name), ls_contract_name());
+    if (digest && strcmp(digest, ls_contract_digest()) != 0)
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: was saved under a contract with the digest %.16s; that of this version's %s "
+                "is %.16s, and a run that goes on would have the bits of neither",
+                ls_show(path), ls_show(digest), ls_contract_name(), ls_contract_digest());
+exit:
+    return status;
+}
+
+const char *ls_optimizer_name(ls_optimizer optimizer)
+{
+    return optimizer == LS_ADAMW ? "adamw" : "sgd";
+}
+
+ls_status ls_checkpoint_same_optimizer(const ls_safetensors *file, const char *path,
+                                       ls_optimizer optimizer)
+{
+    ls_status status = LS_OK;
+    const char *theirs = ls_safetensors_metadata(file, "optimizer");
+    if (theirs && strcmp(theirs, ls_optimizer_name(optimizer)) != 0)
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: has the optimizer state of %s, from which --optimizer %s cannot go on",
+                ls_show(path), ls_show(theirs), ls_optimizer_name(optimizer));
+exit:
     return status;
 }
 

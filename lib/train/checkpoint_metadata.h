@@ -3,13 +3,27 @@
 #define LS_TRAIN_CHECKPOINT_METADATA_H
 
 #include "lockstep/io/safetensors.h"
+#include "lockstep/kernels/optimizer.h"
 #include "lockstep/model/config.h"
+
+/* The format that is written and read. */
+#define LS_CHECKPOINT_FORMAT "lockstep checkpoint 1"
 
 /* Whether the model that wrote `file` computes what this one does: compares what shapes alone do
  * not tell (heads, activation, norm, ...). A file that says no model passes. LS_ERR_INPUT names the
  * key and both values; LS_ERR_MEMORY. */
 ls_status ls_checkpoint_same_model(const ls_safetensors *file, const char *path,
                                    const ls_config *config) LS_MUST_USE;
+
+/* Whether `file` was saved under the contract that this library keeps, so that a run that goes on
+ * from it has the bits of one that did not stop, and in a format that it knows. A file that says
+ * neither, or has a format of somebody else's, passes. LS_ERR_INPUT names both. */
+ls_status ls_checkpoint_same_contract(const ls_safetensors *file, const char *path) LS_MUST_USE;
+
+/* Whether the optimizer state in `file` is that of `optimizer`. A file that does not say passes. */
+ls_status ls_checkpoint_same_optimizer(const ls_safetensors *file, const char *path,
+                                       ls_optimizer optimizer) LS_MUST_USE;
+const char *ls_optimizer_name(ls_optimizer optimizer); /* "adamw", "sgd" */
 
 /* A whole number, such as "step". LS_ERR_INPUT, naming file and key, when it is missing or is none.
  */

@@ -5,6 +5,7 @@
 #include "lockstep/io/safetensors.h"
 #include "lockstep/numerics/digest.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_metadata.h"
 #include "train/gather.h"
 
 /* A parameter's arrays in the order of the file: value, then the optimizer's two. */
@@ -24,7 +25,7 @@ static ls_status declare(const ls_run *run, const ls_store *store, uint64_t step
     const ls_param_table *table = store->table;
     char *model = NULL, text[4096];
 
-    LS_TRY(ls_safetensors_add_metadata(writer, "format", "lockstep checkpoint 1"));
+    LS_TRY(ls_safetensors_add_metadata(writer, "format", LS_CHECKPOINT_FORMAT));
     LS_TRY(ls_config_to_json(&table->config, &model));
     LS_TRY(ls_safetensors_add_metadata(writer, "model", model));
     /* For people: any layout reads what any other wrote. */
@@ -36,6 +37,7 @@ static ls_status declare(const ls_run *run, const ls_store *store, uint64_t step
     LS_TRY(ls_safetensors_add_metadata(writer, "contract", ls_contract_name()));
     LS_TRY(ls_safetensors_add_metadata(writer, "contract_digest", ls_contract_digest()));
     LS_TRY(ls_safetensors_add_metadata(writer, "engine", ls_engine_name(run->engine)));
+    LS_TRY(ls_safetensors_add_metadata(writer, "optimizer", ls_optimizer_name(run->optimizer)));
     snprintf(text, sizeof text, "%" PRIu64, run->seed);
     LS_TRY(ls_safetensors_add_metadata(writer, "seed", text));
     snprintf(text, sizeof text, "%" PRIu64, step);

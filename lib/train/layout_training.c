@@ -277,6 +277,7 @@ ls_status ls_train_layout(const ls_run *run, const ls_param_table *table, const 
     shared all = {run, table, watcher, &result};
     int ranks = ls_layout_ranks(&run->layout);
 
+    LS_TRY(ls_checkpoint_check(run, table));
     LS_TRY(ls_train_result_begin(&result, ranks));
     LS_TRY(ls_world_run(ranks, &run->world, rank_main, &all));
     *ret_result = result;

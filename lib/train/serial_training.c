@@ -6,15 +6,6 @@
 #include "train/checkpoint.h"
 #include "train/training.h"
 
-/* Between two steps: a rank is stopped while it waits and after every layer. */
-static ls_status stopped(const ls_run *run)
-{
-    ls_status status = LS_OK;
-    if (run->world.stop && *run->world.stop) LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
-exit:
-    return status;
-}
-
 /* Shows the gradients or the values of every parameter. */
 static ls_status show(const ls_watcher *watcher, const ls_store *store, uint64_t step,
                       ls_phase phase)
@@ -47,6 +38,7 @@ ls_status ls_train_serial(const ls_run *run, const ls_param_table *table, const 
     LS_TRY(ls_memory_create(&memory));
     LS_TRY(ls_store_create(&store, table, NULL, memory));
     LS_TRY(ls_serial_create(&serial, store, run->engine, memory));
+    ls_serial_stop_when(serial, run->world.stop);
     LS_TRY(ls_step_batch_create(&batch, run, 0, run->batch));
     LS_TRY(ls_digest_create(&digest));
     LS_TRY(ls_arena_create(&temporary, memory, LS_MEM_TEMPORARY));
@@ -61,7 +53,6 @@ ls_status ls_train_serial(const ls_run *run, const ls_param_table *table, const 
         ls_real loss;
         uint64_t begin = ls_clock_ns(), shown;
 
-        LS_TRY(stopped(run));
         ls_step_batch_fill(&batch, run, step);
         LS_TRY(ls_serial_forward(serial, &batch.batch, &loss));
         LS_TRY(ls_serial_backward(serial));

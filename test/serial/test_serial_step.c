@@ -293,6 +293,34 @@ START_TEST(backward_once)
 }
 END_TEST
 
+/* Somebody wants an end: no pass goes through, forward or backward; without that wish the step has
+ * the bits that it had before. */
+START_TEST(an_end_that_is_wanted)
+{
+    tiny_ids ids;
+    volatile int stop = 0;
+    ls_config config = tiny_base("stop");
+    fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
+    ls_batch batch = tiny_batch(&ids, config.vocab);
+    ls_real loss = fixture_gradients(&f, &batch), other = (ls_real)NAN;
+    ls_serial_stop_when(f.serial, &stop);
+    ck_assert_int_eq(ls_serial_forward(f.serial, &batch, &other), LS_OK);
+    ck_assert(memcmp(&loss, &other, sizeof loss) == 0);
+    stop = 1;
+    ls_error_clear();
+    ck_assert_int_eq(ls_serial_backward(f.serial), LS_ERR_INTERRUPTED);
+    ck_assert_str_eq(ls_error_text(), "interrupted");
+    other = (ls_real)NAN;
+    ck_assert_int_eq(ls_serial_forward(f.serial, &batch, &other), LS_ERR_INTERRUPTED);
+    ck_assert(isnan(other));
+    stop = 0;
+    ck_assert_int_eq(ls_serial_forward(f.serial, &batch, &other), LS_OK);
+    ck_assert(memcmp(&loss, &other, sizeof loss) == 0);
+    ck_assert_int_eq(ls_serial_backward(f.serial), LS_OK);
+    fixture_destroy(&f);
+}
+END_TEST
+
 /* A store that holds a part of a parameter is refused by that parameter's name. */
 START_TEST(a_partial_store_is_refused)
 {
@@ -339,6 +367,7 @@ Suite *suite(void)
     tcase_add_loop_test(tc, a_batch_is_learnt_by_heart, 0, N_TINY_SERIAL);
     tcase_add_loop_test(tc, memory_is_accounted_for, 0, N_TINY_SERIAL);
     tcase_add_test(tc, backward_once);
+    tcase_add_test(tc, an_end_that_is_wanted);
     tcase_add_test(tc, a_partial_store_is_refused);
     suite_add_tcase(s, tc);
     return s;

@@ -294,6 +294,10 @@ def checkpoints(program, checks):
         "step_minus": spoiled(field("__metadata__", "step", "-1")),
         "step_word": spoiled(field("__metadata__", "step", "two")),
         "step_huge": spoiled(field("__metadata__", "step", "99999999999999999999")),
+        "contract_other": spoiled(field("__metadata__", "contract", "tree/v0")),
+        "contract_digest": spoiled(field("__metadata__", "contract_digest", "00" * 32)),
+        "format_later": spoiled(field("__metadata__", "format", "lockstep checkpoint 2")),
+        "optimizer_other": spoiled(field("__metadata__", "optimizer", "sgd")),
         "metadata_number": spoiled(field("__metadata__", "step", 2)),
     }
     if shape[0] == shape[1]:
@@ -302,22 +306,33 @@ def checkpoints(program, checks):
     extra = {**header, "stranger": {"dtype": "F32", "shape": [1],
                                     "data_offsets": [len(body), len(body) + 4]}}
     files["extra"] = p.make_safetensors(extra, body + b"\0\0\0\0")
+    says = {"contract_other": ("tree/v0", "tree/v1"), "contract_digest": ("0" * 16, "tree/v1"),
+            "format_later": ("lockstep checkpoint 2", "lockstep checkpoint 1"),
+            "optimizer_other": ("sgd", "--optimizer adamw")}
     for name, data in files.items():
         program.write(name + ".safetensors", data)
         command = ["train", "--tp", "3"] if len(name) % 2 else ["train", "--serial"]
         refused(program, checks, [*command, "--steps", "4", "--save", "out.safetensors", "--load",
-                                  name + ".safetensors"], name + ".safetensors")
+                                  name + ".safetensors"], f"lockstep: {name}.safetensors: ",
+                *says.get(name, ()))
     for words, *says in (
             (["--load", "missing.safetensors"], "missing.safetensors"),
             (["--load", "folder"], "folder"),
             (["--load", "good.safetensors", "--steps", "1"], "--steps 1", "good.safetensors"),
             (["--load", "good.safetensors", "--model", "llama-nano"], "good.safetensors"),
             (["--load", "good.safetensors", "--layers", "3"], "good.safetensors"),
-            (["--load", "good.safetensors", "--d-ff", "96"], "good.safetensors")):
+            (["--load", "good.safetensors", "--d-ff", "96"], "good.safetensors"),
+            (["--load", "good.safetensors", "--optimizer", "sgd", "--steps", "3"],
+             "good.safetensors", "state of adamw", "--optimizer sgd")):
         refused(program, checks, ["train", *words], *says)
     refused(program, checks, ["verify", "--load", "cut_half.safetensors"], "cut_half.safetensors")
-    done = program.run("train", "--steps", "3", "--load", "good.safetensors", "--tp", "2")
-    checks.that(done.status == 0, f"the good one should do\n{done}")
+    # Files that do not say: nothing is known against them. A foreign format is somebody else's word.
+    program.write("silent.safetensors", spoiled(lambda h: [h["__metadata__"].pop(k) for k in (
+        "contract", "contract_digest", "optimizer", "format")]))
+    program.write("foreign.safetensors", spoiled(field("__metadata__", "format", "pt")))
+    for name in ("good", "silent", "foreign"):
+        done = program.run("train", "--steps", "3", "--load", name + ".safetensors", "--tp", "2")
+        checks.that(done.status == 0, f"{name}: should do\n{done}")
 
 
 def closed_streams(program, checks):

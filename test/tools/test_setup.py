@@ -14,7 +14,7 @@ from program import Checks
 
 ROOT = sys.argv[1]
 USUAL = ["sh", "dirname", "basename", "sed", "tail", "head", "cat", "tr", "mkdir", "rm", "grep", "date",
-         "env", "wc", "sort", "find", "mv"]
+         "env", "wc", "sort", "find", "mv", "readlink"]
 MANAGERS = {
     "apt-get": ("apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y "
                 "--no-install-recommends gcc libc6-dev meson ninja-build pkg-config libjansson-dev "
@@ -81,6 +81,16 @@ def main():
         done = subprocess.run([os.path.join(ROOT, "tools", command), "--help"], cwd="/",
                               capture_output=True, text=True, check=False)
         checks.that(done.returncode == 0 and f"tools/{command}" in done.stdout, f"--help: {done}")
+    # Through symbolic links: absolute, relative, one to another.
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = os.path.join(folder, "first"), os.path.join(folder, "second run")
+        os.symlink(os.path.join(os.path.abspath(ROOT), "tools", "run"), first)
+        os.symlink("first", second)
+        for link in (first, second):
+            done = subprocess.run([link, "--nonsense"], cwd="/", capture_output=True, text=True,
+                                  check=False)
+            checks.that(done.returncode == 2 and "--nonsense: unknown option" in done.stderr and
+                        len(done.stderr.splitlines()) == 1, f"{link}: {done}")
     for words, name in ((["--nonsense"], "--nonsense"), (["a", "b"], "2 arguments"),
                         (["/nothing/here"], "/nothing/here")):
         done = subprocess.run([os.path.join(ROOT, "tools", "run"), *words], cwd="/",

@@ -28,13 +28,19 @@ LS_API ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_en
 #define ls_serial_destroy LS_TYPED(ls_serial_destroy)
 LS_API void ls_serial_destroy(ls_serial **serial);
 
+/* From now on a pass ends with LS_ERR_INTERRUPTED, "interrupted", before the next layer once *stop
+ * is not 0; what the pass was to make is then undefined. stop NULL, as at first: passes go through.
+ * It may be set by a signal handler and must outlive the model. */
+#define ls_serial_stop_when LS_TYPED(ls_serial_stop_when)
+LS_API void ls_serial_stop_when(ls_serial *serial, const volatile int *stop);
+
 /* Forward: *ret_loss = T over the tokens' losses by rule 9, divided once by the number of valid
  * targets (rule 15); 0 when there is none. A model with sentence order adds the same over the
  * sequences and their labels. The batch is the whole one (first is 0); its arrays are
  * copied. Keeps what the backward pass needs, in the room of the forward pass before. Errors:
  * LS_ERR_INPUT (a token or target outside the vocabulary, a token type, length or label that
- * is none, named by its place and value; S too long; no sequence), LS_ERR_MEMORY; the store is as
- * before. */
+ * is none, named by its place and value; S too long; no sequence), LS_ERR_MEMORY,
+ * LS_ERR_INTERRUPTED; the store is as before. */
 #define ls_serial_forward LS_TYPED(ls_serial_forward)
 LS_API ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch,
                                    ls_real *ret_loss) LS_MUST_USE;
@@ -51,8 +57,8 @@ LS_API const ls_real *ls_serial_logits(const ls_serial *serial);
 
 /* Backward of the last forward, once: overwrites every gradient in the store. The uses of a tied
  * parameter are added at the end: input use first (rule 13), into use 0. Without any valid target
- * all are +0 (rule 15). Errors: LS_ERR_INPUT (no forward pass to follow), LS_ERR_MEMORY (gradients
- * are then undefined). */
+ * all are +0 (rule 15). Errors: LS_ERR_INPUT (no forward pass to follow), LS_ERR_MEMORY and
+ * LS_ERR_INTERRUPTED (gradients are then undefined). */
 #define ls_serial_backward LS_TYPED(ls_serial_backward)
 LS_API ls_status ls_serial_backward(ls_serial *serial) LS_MUST_USE;
 
