@@ -121,6 +121,23 @@ CHAPTERS = {
             ("", r"WRONG ON PURPOSE.*: [1-9]\d+ differ\n"),
         ],
     },
+    "10_data_parallel": {
+        "good": ["--ranks 5 --batch 7", "--ranks 16 --batch 64 --micro-batches 4", "--batch 1",
+                 "--ranks 2 --micro-batches 3 --batch 7", "--batch 64 --micro-batches 64",
+                 "--ranks 16 --batch 16", "--seed 9"],
+        "bad": [("--ranks 17", "1 to 16"), ("--batch 0", "1 to 64"),
+                ("--ranks 2 --micro-batches 4 --batch 7",
+                 "2 replicas x 4 micro-batches need 8 sequences or more")],
+        "lessons": [  # known: 7 sequences on 2 replicas; binary counter; weights
+            ("--ranks 2 --batch 7 --micro-batches 1",
+             r"\n         \[-+\*-+\]\n         \[----0-----\]\[---1---\]\n"),
+            ("--ranks 1 --batch 8 --micro-batches 8", r"first first   6 \.\. 7  -> 0\.\.4 4\.\.6 6\.\.7"),
+            ("--ranks 1 --batch 8 --micro-batches 8", r"(?m)^   0 +0 \.\. 8 .* 4,  4 +880 "),
+            ("--ranks 3", r"mean of the means: loss 4\.\d+ in place of 4\.\d+; dW off by [1-9]"),
+            ("--ranks 3", r"a running total: [1-9]\d* of 55"),
+            ("--ranks 1", r"mean of the means: loss (\S+) in place of \1; dW off by 0\.0%"),
+        ],
+    },
 }
 BAD = [("--ranks 0", "--ranks 0"), ("--ranks -1", "--ranks -1"), ("--ranks x", "--ranks x"),
        ("--ranks 2.5", "whole number"), ("--ranks 99999999999999999999", "whole number"),
