@@ -43,8 +43,14 @@ static ls_stage_part stage_of(const ls_plan *plan, const size_t *bounds, int num
     return stage;
 }
 
+/* What the tensor-parallel ranks of one pipeline rank and replica have in common. */
+typedef struct shared {
+    uint64_t slots;    /* of gradients */
+    uint64_t messages; /* sequences in the buffers of messages */
+} shared;
+
 static void plan_rank(ls_plan *plan, const ls_plan_setup *setup, const ls_param_table *table,
-                      const held *sum, uint64_t slots, int rank)
+                      const held *sum, const shared *common, int rank)
 {
     const ls_layout *layout = &plan->layout;
     ls_rank_plan *own = &plan->rank[rank];
@@ -74,13 +80,13 @@ static void plan_rank(ls_plan *plan, const ls_plan_setup *setup, const ls_param_
     ls_schedule_peaks peaks =
         ls_schedule_peaks_of(plan->schedule, at.pp, chunks, share.count, (size_t)e);
     own->sequences = share.count;
-    own->gradient_slots = slots;
+    own->gradient_slots = common->slots;
     own->live = ls_schedule_live(plan->schedule, at.pp, -1);
     own->bytes[LS_MEM_PARAMETERS] = sum->values * e;
-    own->bytes[LS_MEM_GRADIENTS] = (slots * sum->made + sum->received) * e;
+    own->bytes[LS_MEM_GRADIENTS] = (common->slots * sum->made + sum->received) * e;
     own->bytes[LS_MEM_OPTIMIZER] = 2 * sum->values * e;
     own->bytes[LS_MEM_ACTIVATIONS] = peaks.activations;
-    own->bytes[LS_MEM_COMMUNICATION] = peaks.messages;
+    own->bytes[LS_MEM_COMMUNICATION] = common->messages * axes.tokens * axes.D * e;
     own->bytes[LS_MEM_TEMPORARY] = peaks.working;
     own->at_once = own->bytes[LS_MEM_PARAMETERS] + own->bytes[LS_MEM_GRADIENTS] +
                    own->bytes[LS_MEM_OPTIMIZER] + peaks.at_once;
@@ -90,8 +96,10 @@ static ls_status plan_ranks(ls_plan *plan, const ls_plan_setup *setup, const ls_
 {
     ls_status status = LS_OK;
     const ls_layout *layout = &plan->layout;
+    ls_places *places = NULL;
     held *sums = malloc((size_t)layout->tp * sizeof *sums);
     if (!sums) LS_FAIL(LS_ERR_MEMORY, "no memory for a plan of %d ranks", plan->ranks);
+    LS_TRY(ls_places_create(&places, plan->schedule));
     for (int pp = 0; pp < layout->pp; pp++) {
         for (int tp = 0; tp < layout->tp; tp++) {
             ls_coordinates at = {.tp = tp, .pp = pp};
@@ -99,16 +107,18 @@ static ls_status plan_ranks(ls_plan *plan, const ls_plan_setup *setup, const ls_
         }
         for (int dp = 0; dp < layout->dp; dp++) {
             ls_share own = ls_share_of(setup->batch, (size_t)layout->dp, (size_t)dp);
-            uint64_t slots;
-            LS_TRY(
-                ls_schedule_slots(plan->schedule, pp, setup->batch, own.first, own.count, &slots));
+            shared common;
+            LS_TRY(ls_schedule_slots(plan->schedule, pp, setup->batch, own.first, own.count,
+                                     &common.slots));
+            LS_TRY(ls_schedule_messages(places, pp, own.count, &common.messages));
             for (int tp = 0; tp < layout->tp; tp++) {
                 ls_coordinates at = {.tp = tp, .dp = dp, .pp = pp};
-                plan_rank(plan, setup, table, &sums[tp], slots, ls_layout_rank(layout, at));
+                plan_rank(plan, setup, table, &sums[tp], &common, ls_layout_rank(layout, at));
             }
         }
     }
 exit:
+    ls_places_destroy(&places);
     free(sums);
     return status;
 }
@@ -118,7 +128,7 @@ static ls_status check_size(const ls_plan *plan)
 {
     ls_status status = LS_OK;
     const ls_config *c = &plan->config;
-    const double most = (double)((uint64_t)1 << 56);
+    const double most = (double)((uint64_t)1 << 53);
     double wide = 10.0 * (double)c->d_model + 4.0 * (double)c->d_ff +
                   (double)c->heads * (double)c->seq +
                   (double)ls_axis_extent(ls_config_vocab_axis(c));

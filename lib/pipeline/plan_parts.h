@@ -4,6 +4,7 @@
 
 #include "lockstep/model/param_table.h"
 #include "lockstep/pipeline/plan.h"
+#include "pipeline/schedule_places.h"
 
 /* What a tensor-parallel rank has of the model's axes. */
 typedef struct ls_own_axes {
@@ -35,7 +36,6 @@ typedef struct ls_stage_part {
 
 /* What a stage takes for one sequence, in elements. */
 typedef struct ls_stage_elements {
-    uint64_t boundary;     /* what goes to the next stage, or back to the one before */
     uint64_t kept;         /* between forward and backward */
     uint64_t forward_most; /* at most during the forward pass, the former included */
     uint64_t again;        /* more than `kept` during the backward pass: what is computed again */
@@ -77,13 +77,18 @@ void ls_count_step(const ls_step_traffic *step, const ls_step_ends *ends);
 /* Peaks in bytes over the tasks of one pipeline rank, whose chunks have these sizes; B sequences of
  * each micro-batch by ls_share_of. */
 typedef struct ls_schedule_peaks {
-    uint64_t activations, messages, working;
+    uint64_t activations, working;
     uint64_t at_once; /* activations and working together, in one backward pass */
 } ls_schedule_peaks;
 
 ls_schedule_peaks ls_schedule_peaks_of(const ls_schedule *schedule, int pp_rank,
                                        const ls_stage_elements *chunks, size_t sequences,
                                        size_t element_bytes);
+
+/* Sequences whose activations or gradients may at most be in the buffers of a rank's messages at
+ * once, whatever the time that neighbours take. */
+ls_status ls_schedule_messages(const ls_places *places, int pp_rank, size_t sequences,
+                               uint64_t *ret_sequences) LS_MUST_USE;
 
 /* Slots for gradients: ls_forest_sum_slots in the order of each chunk's backward passes, the most
  * over the chunks. Sequences first .. first + count of `batch`. */

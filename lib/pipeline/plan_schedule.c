@@ -16,37 +16,25 @@ ls_schedule_peaks ls_schedule_peaks_of(const ls_schedule *schedule, int pp_rank,
                                        size_t element_bytes)
 {
     const ls_task *tasks = ls_schedule_of(schedule, pp_rank);
-    int last = schedule->stages * schedule->chunks - 1;
     ls_schedule_peaks peaks = {0};
-    uint64_t kept = 0, messages = 0;
+    uint64_t kept = 0;
 
     for (int i = 0; i < schedule->n_tasks; i++) {
         const ls_stage_elements *stage = &chunks[tasks[i].chunk];
-        int number = tasks[i].chunk * schedule->stages + pp_rank;
         uint64_t B =
             ls_share_of(sequences, (size_t)schedule->micro_batches, (size_t)tasks[i].micro_batch)
                 .count;
-        uint64_t message = B * stage->boundary;
         if (tasks[i].pass == LS_FORWARD) {
             at_least(&peaks.activations, kept + B * stage->forward_most);
             kept += B * stage->kept;
-            /* Sent away; its room is free again when the backward pass begins, if not before. */
-            if (number < last) messages += message;
-            at_least(&peaks.messages, messages);
         } else {
             at_least(&peaks.activations, kept + B * stage->again);
             at_least(&peaks.working, B * stage->working);
             at_least(&peaks.at_once, kept + B * (stage->again + stage->working));
             kept -= B * stage->kept;
-            /* The gradient received, and before its own is made, the output still there. */
-            at_least(&peaks.messages, messages + (number < last ? message : 0));
-            if (number < last) messages -= message;
-            if (number > 0) messages += message;
-            at_least(&peaks.messages, messages + (number < last ? message : 0));
         }
     }
     peaks.activations *= element_bytes;
-    peaks.messages *= element_bytes;
     peaks.working *= element_bytes;
     peaks.at_once *= element_bytes;
     return peaks;

@@ -133,7 +133,7 @@ ls_stage_elements ls_stage_elements_of(const ls_own_axes *own, const ls_stage_pa
     uint64_t outputs = L + (stage->embedding ? 1 : 0);
     uint64_t stays = stage->head || outputs == 0 ? outputs : outputs - 1;
     uint64_t one_layer = L > 0 ? layer : 0;
-    ls_stage_elements e = {.boundary = boundary, .kept = in + stays * boundary};
+    ls_stage_elements e = {.kept = in + stays * boundary};
 
     /* Where layers do not keep what they make, the last one has it while it works. */
     e.forward_most = e.kept + (one_layer > head ? one_layer : head);

@@ -108,8 +108,7 @@ void ls_places_destroy(ls_places **places)
     *places = NULL;
 }
 
-/* The same micro-batch in another stage, or another pass of it. */
-static ls_place place_of(const ls_places *places, int stage, ls_pass pass, int micro_batch)
+ls_place ls_places_stage(const ls_places *places, int stage, ls_pass pass, int micro_batch)
 {
     int ranks = places->schedule->stages;
     ls_task task = {pass, stage / ranks, micro_batch};
@@ -125,11 +124,11 @@ int ls_places_needed(const ls_places *places, ls_place of, ls_place *ret_needed)
     int stage = task.chunk * schedule->stages + of.rank, n = 0;
     int last = schedule->chunks * schedule->stages - 1;
     if (task.pass == LS_FORWARD) {
-        if (stage > 0) ret_needed[n++] = place_of(places, stage - 1, LS_FORWARD, task.micro_batch);
+        if (stage > 0) ret_needed[n++] = ls_places_stage(places, stage - 1, LS_FORWARD, task.micro_batch);
     } else {
-        ret_needed[n++] = place_of(places, stage, LS_FORWARD, task.micro_batch);
+        ret_needed[n++] = ls_places_stage(places, stage, LS_FORWARD, task.micro_batch);
         if (stage < last)
-            ret_needed[n++] = place_of(places, stage + 1, LS_BACKWARD, task.micro_batch);
+            ret_needed[n++] = ls_places_stage(places, stage + 1, LS_BACKWARD, task.micro_batch);
     }
     return n;
 }

@@ -30,6 +30,9 @@ static inline ls_task ls_task_at(const ls_schedule *schedule, ls_place place)
 /* The tasks, at most 2, whose results a task uses; returns how many. */
 int ls_places_needed(const ls_places *places, ls_place of, ls_place *ret_needed);
 
+/* Where a pass of one of the model's stages stands. */
+ls_place ls_places_stage(const ls_places *places, int stage, ls_pass pass, int micro_batch);
+
 /* Writes all stages * n_tasks places in an order in which each task stands behind those it needs
  * and behind its rank's earlier ones. Errors: LS_ERR_INPUT names tasks that wait for each other;
  * LS_ERR_MEMORY. */

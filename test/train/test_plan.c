@@ -124,6 +124,8 @@ START_TEST(pipelines)
     int M = 1 + _i / 2;
     run.batch = M == 3 ? 7 : M == 6 ? 8 : 6;
     run.layout.tp = 2;
+    run.world.delay_seed = (uint64_t)M; /* messages wait, and not always for the same */
+    run.world.delay_max_ns = 20000;
     check_pipelines(&run, M);
 }
 END_TEST
@@ -165,6 +167,28 @@ START_TEST(partitions)
             run.layout.schedule = LS_1F1B;
             run.layout.recompute = (ls_recompute)mode;
             run.batch = 3;
+            check_run(&run);
+        }
+}
+END_TEST
+
+/* Virtual stages of very different sizes, some without a layer: what a forward pass has for a
+ * moment may then be more than any backward pass. */
+START_TEST(uneven_chunks)
+{
+    ls_text text = fixture_text();
+    static const int layers[][4] = {
+        {4, 1, 0, 0}, {0, 4, 1, 0}, {0, 0, 1, 4}, {5, 0, 0, 0}, {2, 0, 3, 0}};
+    for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++)
+        for (int mode = LS_RECOMPUTE_NONE; mode <= LS_RECOMPUTE_STAGE; mode++) {
+            ls_run run = small_run(models[mode % 2], &text);
+            run.layout.pp = run.layout.virtual_stages = 2;
+            run.layout.given = 4;
+            memcpy(run.layout.stage_layers, layers[i], sizeof layers[i]);
+            run.layout.micro_batches = 4 + (int)i % 2;
+            run.layout.schedule = LS_INTERLEAVED;
+            run.layout.recompute = (ls_recompute)mode;
+            run.batch = 7;
             check_run(&run);
         }
 }
@@ -216,6 +240,7 @@ int main(void)
     tcase_add_loop_test(tests, pipelines, 0, 12);
     tcase_add_test(tests, replicas);
     tcase_add_test(tests, partitions);
+    tcase_add_test(tests, uneven_chunks);
     tcase_add_test(tests, choices);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

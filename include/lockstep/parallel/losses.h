@@ -29,7 +29,8 @@ static inline bool ls_valid_any(ls_valid valid)
 
 static inline ls_valid ls_valid_add(ls_valid a, ls_valid b)
 {
-    return (ls_valid){a.targets + b.targets, a.labels + b.labels};
+    ls_valid sum = {a.targets + b.targets, a.labels + b.labels};
+    return sum;
 }
 
 /* A number for each sequence of a batch or of a part of one. */
