@@ -124,7 +124,8 @@ int ls_places_needed(const ls_places *places, ls_place of, ls_place *ret_needed)
     int stage = task.chunk * schedule->stages + of.rank, n = 0;
     int last = schedule->chunks * schedule->stages - 1;
     if (task.pass == LS_FORWARD) {
-        if (stage > 0) ret_needed[n++] = ls_places_stage(places, stage - 1, LS_FORWARD, task.micro_batch);
+        if (stage > 0)
+            ret_needed[n++] = ls_places_stage(places, stage - 1, LS_FORWARD, task.micro_batch);
     } else {
         ret_needed[n++] = ls_places_stage(places, stage, LS_FORWARD, task.micro_batch);
         if (stage < last)
