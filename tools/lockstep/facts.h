@@ -10,8 +10,10 @@
 /* What is going to be run: model, layout, engine, text. layout NULL: not one layout. */
 void print_run(FILE *file, const settings *s, const ls_report *report, const ls_layout *layout);
 
-/* Peak bytes by category and bytes sent, a line per rank. */
-ls_status print_ranks(FILE *file, const ls_train_result *result) LS_MUST_USE;
+/* Peak bytes by category and bytes sent, a line per rank; of many ranks, a line for those that are
+ * alike. layout: of a serial run any of one rank. */
+ls_status print_ranks(FILE *file, const ls_train_result *result,
+                      const ls_layout *layout) LS_MUST_USE;
 
 /* One line for a run that was compared; width: of the column of layouts. */
 void print_compared(FILE *file, const ls_report *report, const ls_report_run *run, int width);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "facts.h"
+#include "report/rank_groups.h"
 #include "report/text_table.h"
 
 void print_run(FILE *file, const settings *s, const ls_report *report, const ls_layout *layout)
@@ -32,11 +33,37 @@ void print_run(FILE *file, const settings *s, const ls_report *report, const ls_
     }
 }
 
-ls_status print_ranks(FILE *file, const ls_train_result *result)
+/* "1,234", or "1,234 to 5,678" where the ranks of a row are not the same. */
+static ls_status add_span(ls_text_table *table, ls_least_most span)
+{
+    char least[LS_NUMBER_TEXT], most[LS_NUMBER_TEXT];
+    return ls_text_table_add(table, "%s%s%s", ls_number_text(span.least, least),
+                             span.most > span.least ? " to " : "",
+                             span.most > span.least ? ls_number_text(span.most, most) : "");
+}
+
+/* All operations together; calls or bytes. */
+static ls_least_most traffic_of(const ls_rank_groups *groups, int group,
+                                const ls_train_result *result, bool bytes)
+{
+    ls_least_most all = {UINT64_MAX, 0};
+    for (int r = 0; r < result->ranks; r++) {
+        uint64_t sum = 0;
+        if (groups->of[r] != group) continue;
+        for (int op = 0; op < LS_OP_COUNT; op++)
+            sum += bytes ? result->rank[r].comm[op].bytes : result->rank[r].comm[op].calls;
+        if (sum < all.least) all.least = sum;
+        if (sum > all.most) all.most = sum;
+    }
+    return all;
+}
+
+ls_status print_ranks(FILE *file, const ls_train_result *result, const ls_layout *layout)
 {
     ls_status status = LS_OK;
     ls_text_table *table = NULL;
-    char text[LS_NUMBER_TEXT];
+    ls_rank_groups groups = {0, NULL, NULL};
+    LS_TRY(ls_rank_groups_of_result(&groups, result, layout));
     LS_TRY(ls_text_table_create(&table, LS_MEM_CATEGORIES + 4));
     LS_TRY(ls_text_table_add(table, "rank"));
     for (int c = 0; c < LS_MEM_CATEGORIES; c++)
@@ -44,23 +71,19 @@ ls_status print_ranks(FILE *file, const ls_train_result *result)
     LS_TRY(ls_text_table_add(table, "at once"));
     LS_TRY(ls_text_table_add(table, "calls"));
     LS_TRY(ls_text_table_add(table, "sent"));
-    for (int r = 0; r < result->ranks; r++) {
-        const ls_rank_report *rank = &result->rank[r];
-        LS_TRY(ls_text_table_add(table, "%d", r));
+    for (int g = 0; g < groups.count; g++) {
+        LS_TRY(ls_text_table_add(table, "%s", groups.groups[g].text));
         for (int c = 0; c < LS_MEM_CATEGORIES; c++)
-            LS_TRY(ls_text_table_add(table, "%s", ls_number_text(rank->peak_bytes[c], text)));
-        LS_TRY(ls_text_table_add(table, "%s", ls_number_text(rank->total_peak_bytes, text)));
-        uint64_t calls = 0, bytes = 0;
-        for (int op = 0; op < LS_OP_COUNT; op++) {
-            calls += rank->comm[op].calls;
-            bytes += rank->comm[op].bytes;
-        }
-        LS_TRY(ls_text_table_add(table, "%s", ls_number_text(calls, text)));
-        LS_TRY(ls_text_table_add(table, "%s", ls_number_text(bytes, text)));
+            LS_TRY(add_span(table, ls_group_peak(&groups, g, result, (ls_memory_category)c)));
+        LS_TRY(add_span(table, ls_group_at_once(&groups, g, result)));
+        LS_TRY(add_span(table, traffic_of(&groups, g, result, false)));
+        LS_TRY(add_span(table, traffic_of(&groups, g, result, true)));
     }
-    fputs("\nPeak bytes per rank, calls of collectives, bytes handed in:\n", file);
+    fprintf(file, "\nPeak bytes per rank, calls of collectives, bytes handed in%s:\n",
+            groups.count < result->ranks ? "; a row for ranks that are alike" : "");
     ls_text_table_print(table, file);
 exit:
+    ls_rank_groups_free(&groups);
     ls_text_table_destroy(&table);
     return status;
 }

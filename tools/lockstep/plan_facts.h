@@ -4,13 +4,7 @@
 
 #include "facts.h"
 #include "lockstep/pipeline/plan.h"
-
-/* Ranks that hold and send the same. */
-typedef struct rank_group {
-    int first;     /* the lowest of them */
-    int count;     /* how many */
-    char text[48]; /* "0-3, 8-11"; where that has no room, "0, 3, 6, ..." */
-} rank_group;
+#include "report/rank_groups.h"
 
 typedef struct planned {
     const settings *settings;
@@ -18,9 +12,7 @@ typedef struct planned {
     ls_timeline *timeline;   /* a backward pass twice as long as a forward pass */
     ls_layer_elements layer; /* what a layer keeps on rank 0 */
     double machine_bytes;    /* of memory here; 0: not known */
-    int *group_of;           /* of each rank */
-    rank_group *groups;
-    int n_groups;
+    ls_rank_groups groups;   /* ranks that hold and send the same */
 } planned;
 
 /* "(K - 1) / (V M + K - 1)": what the bubble of a layout is by ls_bubble_formula. */

@@ -5,10 +5,10 @@
 
 static json_t *json_group(const planned *p, int group)
 {
-    const ls_rank_plan *rank = &p->plan->rank[p->groups[group].first];
+    const ls_rank_plan *rank = &p->plan->rank[p->groups.groups[group].first];
     json_t *ranks = json_array(), *bytes = json_object(), *comm = json_object();
     for (int r = 0; r < p->plan->ranks; r++)
-        if (p->group_of[r] == group) json_array_append_new(ranks, json_integer(r));
+        if (p->groups.of[r] == group) json_array_append_new(ranks, json_integer(r));
     for (int c = 0; c < LS_MEM_CATEGORIES; c++)
         json_object_set_new(bytes, ls_memory_category_name((ls_memory_category)c),
                             json_u64(rank->bytes[c]));
@@ -37,7 +37,7 @@ ls_status print_plan_json(const planned *p)
     const ls_plan *plan = p->plan;
     double need = ls_plan_bytes(plan);
     json_t *groups = json_array();
-    for (int g = 0; g < p->n_groups; g++) json_array_append_new(groups, json_group(p, g));
+    for (int g = 0; g < p->groups.count; g++) json_array_append_new(groups, json_group(p, g));
     json_t *bubble =
         json_pack("{s:o, s:o, s:s, s:o}", "over", json_integer(plan->bubble.over), "under",
                   json_integer(plan->bubble.under), "formula", bubble_formula_text(&plan->layout),

@@ -47,9 +47,9 @@ static ls_status print_memory(FILE *file, const planned *p)
     for (int c = 0; c < LS_MEM_CATEGORIES; c++)
         LS_TRY(ls_text_table_add(table, "%s", ls_memory_category_name((ls_memory_category)c)));
     LS_TRY(ls_text_table_add(table, "at once"));
-    for (int g = 0; g < p->n_groups; g++) {
-        const ls_rank_plan *rank = &p->plan->rank[p->groups[g].first];
-        LS_TRY(ls_text_table_add(table, "%s", p->groups[g].text));
+    for (int g = 0; g < p->groups.count; g++) {
+        const ls_rank_plan *rank = &p->plan->rank[p->groups.groups[g].first];
+        LS_TRY(ls_text_table_add(table, "%s", p->groups.groups[g].text));
         LS_TRY(ls_text_table_add(table, "%zu", rank->layers));
         LS_TRY(ls_text_table_add(table, "%d", rank->live));
         LS_TRY(ls_text_table_add(table, "%" PRIu64, rank->gradient_slots));
@@ -90,9 +90,9 @@ static ls_status print_traffic(FILE *file, const planned *p)
         LS_TRY(ls_text_table_add(table, "%s", ls_operation_name((ls_operation)op)));
         LS_TRY(ls_text_table_add(table, "bytes"));
     }
-    for (int g = 0; g < p->n_groups; g++) {
-        const ls_rank_plan *rank = &p->plan->rank[p->groups[g].first];
-        LS_TRY(ls_text_table_add(table, "%s", p->groups[g].text));
+    for (int g = 0; g < p->groups.count; g++) {
+        const ls_rank_plan *rank = &p->plan->rank[p->groups.groups[g].first];
+        LS_TRY(ls_text_table_add(table, "%s", p->groups.groups[g].text));
         for (int op = 0; op < LS_OP_COUNT; op++) {
             if (!is_called(p->plan, op)) continue;
             LS_TRY(ls_text_table_add(table, "%s", ls_number_text(rank->comm[op].calls, text)));

@@ -120,7 +120,7 @@ ls_status train_command(const command_spec *command, int argc, const char *const
     ls_progress_clear(&o.progress);
     if (status != LS_OK) goto exit;
     if (page != NULL) LS_TRY(ls_page_commit(page, report));
-    LS_TRY(print_ranks(o.out, &o.run->result));
+    LS_TRY(print_ranks(o.out, &o.run->result, &o.run->layout));
     print_result(o.out, &s, &o.run->result);
     if (s.json) LS_TRY(print_train_json(&s, report, o.steps));
 exit:
