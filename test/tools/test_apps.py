@@ -138,6 +138,27 @@ CHAPTERS = {
             ("--ranks 1", r"mean of the means: loss (\S+) in place of \1; dW off by 0\.0%"),
         ],
     },
+    "11_three_dimensions": {
+        "option": "--tp",  # in place of --ranks
+        "good": ["--tp 1 --pp 1 --dp 1 --micro-batches 1", "--tp 1 --pp 1 --dp 1 --no-sp",
+                 "--tp 3 --pp 3 --dp 2 --micro-batches 3 --batch 7", "--tp 4 --pp 4 --dp 4",
+                 "--schedule interleaved --virtual-stages 2 --micro-batches 4",
+                 "--schedule gpipe --recompute stage --steps 2", "--recompute layer --no-sp",
+                 "--model llama-nano --tp 6 --recompute selective", "--seed 9 --layers 7",
+                 "--dp 7 --batch 7 --micro-batches 1 --tp 1", "--dp 1 --batch 1 --micro-batches 1"],
+        "bad": [("--tp 5", "12 heads cannot be cut into 5 equal parts; use " + LEGAL),
+                ("--pp 5", "4 layers make at most 4 stages"),
+                ("--dp 3 --micro-batches 4", "dp 3 x 4 micro-batches need 12 sequences or more"),
+                ("--virtual-stages 2", "use --schedule interleaved"),
+                ("--tp 12 --pp 4 --dp 32 --batch 32 --micro-batches 1", "1536 ranks; at most 256"),
+                ("--model bert", "llama-nano"), ("--steps 9", "1 to 8")],
+        "lessons": [
+            ("", r"\nstage 0 0   1      2   3       layers 0 \.\. 2\nstage 1 4   5      6   7 "),
+            ("", r"(?m)^dp     \{0 2\} \{1 3\} \{4 6\} \{5 7\} "),
+            ("", r"(?m)^model  \{0 1 4 5\} \{2 3 6 7\} "),
+            ("", r"(?m)^   0  (\S+ \S+)  \1  \S+  0, 0$"),
+        ],
+    },
 }
 BAD = [("--ranks 0", "--ranks 0"), ("--ranks -1", "--ranks -1"), ("--ranks x", "--ranks x"),
        ("--ranks 2.5", "whole number"), ("--ranks 99999999999999999999", "whole number"),
@@ -171,7 +192,10 @@ def main():
     name = os.path.basename(program).removesuffix(".exe")
     chapter = CHAPTERS[name]
 
-    good = ["", ""] + [f"--ranks {n}" for n in (1, 2, 3, 4, 6, 12)] + chapter["good"]
+    option = chapter.get("option", "--ranks")
+    good = ["", ""] + [f"{option} {n}" for n in (1, 2, 3, 4, 6, 12)] + chapter["good"]
+    bad = chapter["bad"] + [(line.replace("--ranks", option), part.replace("--ranks", option))
+                            for line, part in BAD if option == "--ranks" or line != "--rank 2"]
     with open(os.path.join(root, "apps", name + ".c"), encoding="utf-8") as file:
         source = file.read()
     if '"gemm"' in source:
@@ -194,7 +218,7 @@ def main():
            status, err)
     for option in re.findall(r'ls_option_\w+\("([a-z-]+)"', source):
         expect("--" + option in out, "--help does not show", option)
-    for line, part in BAD + chapter["bad"]:
+    for line, part in bad:
         expect_refusal(name, program, line, part)
     expect_refusal(name, program, "", "LOCKSTEP_ISA", LOCKSTEP_ISA="mmx")
     for line, pattern in chapter["lessons"]:
@@ -229,7 +253,7 @@ def main():
 
     for fault in faults:
         print(f"{name}: {fault}")
-    print(f"{name}: {len(good) + len(BAD) + len(chapter['bad']) + len(chapter['lessons'])} runs, "
+    print(f"{name}: {len(good) + len(bad) + len(chapter['lessons'])} runs, "
           f"{len(faults)} faults")
     sys.exit(1 if faults else 0)
 
