@@ -142,12 +142,6 @@ exit:
     return status;
 }
 
-bool ls_plan_counts(const ls_config *config)
-{
-    return config->objective == LS_NEXT_TOKEN && config->norm_place == LS_NORM_PRE &&
-           config->token_types == 0 && !config->embedding_norm;
-}
-
 static ls_status check(const ls_plan *plan, const ls_plan_setup *setup)
 {
     ls_status status = LS_OK;
@@ -156,11 +150,6 @@ static ls_status check(const ls_plan *plan, const ls_plan_setup *setup)
         LS_FAIL(LS_ERR_INPUT, "--dtype %s: use f32 or f64", ls_dtype_name(setup->dtype));
     LS_TRY(ls_config_check(config));
     LS_TRY(ls_layout_check(&plan->layout, config));
-    if (!ls_plan_counts(config))
-        LS_FAIL(LS_ERR_INPUT,
-                "--model %s: hidden tokens, token types and norms behind the residual sums are not "
-                "counted in this version",
-                config->name);
     if (plan->ranks < 1 || plan->ranks > LS_PLAN_MAX_RANKS)
         LS_FAIL(LS_ERR_INPUT, "--tp %d, --pp %d, --dp %d: a plan has at most %d ranks",
                 plan->layout.tp, plan->layout.pp, plan->layout.dp, LS_PLAN_MAX_RANKS);

@@ -32,7 +32,7 @@ static void gather(const ls_step_traffic *step, uint64_t times)
 /* Sequence parallel: gradients of so many vectors of the norms, which are the same on all ranks. */
 static void norm_sums(const ls_step_traffic *step, uint64_t times, uint64_t vectors)
 {
-    if (step->own->sp)
+    if (step->own->sp && vectors > 0)
         each(step, LS_OP_ALL_REDUCE, times, step->own->token_nodes * vectors * step->own->D);
 }
 
@@ -55,7 +55,10 @@ static void embedding_forward(const ls_step_traffic *step)
 static void head_forward(const ls_step_traffic *step)
 {
     const ls_own_axes *own = step->own;
+    if (own->config->objective == LS_MASKED_TOKEN) gather(step, 1); /* its dense matrix */
     gather(step, 1);
+    if (own->config->sentence_order && own->sp) /* first tokens, from the rank that has them */
+        each(step, LS_OP_BROADCAST, 1, own->first_tokens ? own->D : 0);
     if (step->gathered_loss) {
         each(step, LS_OP_ALL_GATHER, 1, own->S * own->vocab);
         return;
@@ -90,9 +93,18 @@ static void layers_backward(const ls_step_traffic *step, uint64_t L)
 
 static void head_backward(const ls_step_traffic *step)
 {
+    const ls_own_axes *own = step->own;
+    bool masked = own->config->objective == LS_MASKED_TOKEN;
+    uint64_t norms = (own->config->norm_place == LS_NORM_PRE ? 1u : 0u) + (masked ? 1u : 0u);
+    gather(step, masked ? 3 : 1); /* the dense matrix: dy, and x once more */
+    sum(step, 1, own->vocab_nodes, own->D);
+    norm_sums(step, 1, norms * own->vectors);
+}
+
+static void embedding_backward(const ls_step_traffic *step)
+{
+    if (step->own->config->embedding_norm) norm_sums(step, 1, step->own->vectors);
     gather(step, 1);
-    sum(step, 1, step->own->vocab_nodes, step->own->D);
-    norm_sums(step, 1, step->own->vectors);
 }
 
 void ls_count_stage(const ls_step_traffic *step, const ls_stage_part *stage, int stage_number)
@@ -109,7 +121,7 @@ void ls_count_stage(const ls_step_traffic *step, const ls_stage_part *stage, int
     if (layout->recompute == LS_RECOMPUTE_LAYER) layers_forward(step, stage->layers);
     if (stage->head) head_backward(step);
     layers_backward(step, stage->layers);
-    if (stage->embedding) gather(step, 1);
+    if (stage->embedding) embedding_backward(step);
 
     /* Between stages: activations forward, their gradients backward, unless both stages are this
      * rank's. */
@@ -127,13 +139,13 @@ void ls_count_stage(const ls_step_traffic *step, const ls_stage_part *stage, int
 void ls_count_step(const ls_step_traffic *step, const ls_step_ends *ends)
 {
     const ls_layout *layout = step->layout;
-    uint64_t e = step->element_bytes;
+    uint64_t e = step->element_bytes, losses = step->own->config->sentence_order ? 2 : 1;
     int last = layout->pp - 1;
 
     if (layout->dp > 1) {
-        add(step, LS_OP_ALL_REDUCE, 1, 8); /* the number of valid targets */
+        add(step, LS_OP_ALL_REDUCE, 1, 8 * losses); /* numbers of valid targets and labels */
         add(step, LS_OP_ALL_REDUCE, 1, ends->dp_nodes * ends->gradients * e);
-        if (ends->at.pp == last) add(step, LS_OP_ALL_REDUCE, 1, ends->dp_nodes * e); /* loss */
+        if (ends->at.pp == last) add(step, LS_OP_ALL_REDUCE, 1, ends->dp_nodes * losses * e);
     }
     if (ends->tied > 0) {
         add(step, LS_OP_SEND, 1, ends->tied * e);

@@ -10,6 +10,7 @@
 typedef struct ls_own_axes {
     const ls_config *config;
     bool sp;
+    bool first_tokens; /* it has the first token of each sequence */
     uint64_t D, S, F;
     uint64_t tokens;   /* own tokens of a sequence between the blocks */
     uint64_t heads;    /* own heads times their width */

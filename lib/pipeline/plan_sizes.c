@@ -42,6 +42,7 @@ ls_own_axes ls_own_axes_of(const ls_config *config, const ls_layout *layout, int
     own.D = config->d_model;
     own.S = config->seq;
     own.F = config->d_ff;
+    own.first_tokens = tokens.first == 0;
     own.tokens = tokens.count;
     own.token_nodes = ls_tree_forest(config->seq, tokens.first, tokens.first + tokens.count, NULL);
     own.n_heads = heads.count;
@@ -71,12 +72,16 @@ static ls_layer_elements layer_elements(const ls_own_axes *own, ls_recompute rec
     if (recompute == LS_RECOMPUTE_STAGE) return layer;
     layer.input = between;
     if (recompute == LS_RECOMPUTE_LAYER) return layer;
-    layer.norms = 2 * between;
+    /* Norms behind the residual sums: the second one's output is the layer's, and both sums are
+     * kept.
+     */
+    bool post = own->config->norm_place == LS_NORM_POST;
+    layer.norms = (post ? 1 : 2) * between;
     layer.statistics = 2 * statistics(own);
     layer.projections = own->S * (own->heads + 2 * own->kv);
     if (recompute != LS_RECOMPUTE_SELECTIVE) layer.probabilities = own->n_heads * own->S * own->S;
     layer.context = own->S * own->heads;
-    layer.residual = between;
+    layer.residual = (post ? 2 : 1) * between;
     layer.mlp = own->S * own->ff * (own->config->activation == LS_SWIGLU ? 3 : 2);
     /* Row-first: what stands before the activation is whole on every rank. */
     if (own->config->mlp_cut == LS_MLP_ROW_FIRST) layer.mlp += own->S * (own->F - own->ff);
@@ -97,6 +102,26 @@ uint64_t ls_layer_elements_sum(const ls_layer_elements *layer)
 }
 
 /* ---- a stage ---- */
+
+/* What the embedding keeps beside its output: with a norm, the sum that the norm reads. */
+static uint64_t embedding_elements(const ls_own_axes *own)
+{
+    return own->config->embedding_norm ? own->tokens * own->D + statistics(own) : 0;
+}
+
+/* What the head keeps beside its input: the final norm, or none behind norms that end each layer;
+ * what a masked-token model makes of it before the vocabulary, t, u and a norm; logits of own words
+ * and, of each token, loss, maximum and sum of exponentials. The sentence-order head keeps first
+ * tokens, their pooled vectors, two logits and two numbers. */
+static uint64_t head_elements(const ls_own_axes *own)
+{
+    const ls_config *config = own->config;
+    uint64_t between = own->tokens * own->D, head = own->S * (own->vocab + 3);
+    if (config->norm_place == LS_NORM_PRE) head += between + statistics(own);
+    if (config->objective == LS_MASKED_TOKEN) head += 3 * between + statistics(own);
+    if (config->sentence_order) head += 2 * own->D + 4;
+    return head;
+}
 
 /* What its backward pass surely needs beside what is kept, all at one time: gradients of the block
  * and of its norm, in the MLP those around the activation and the partials of dx, in the attention
@@ -121,19 +146,18 @@ ls_stage_elements ls_stage_elements_of(const ls_own_axes *own, const ls_stage_pa
     ls_layer_elements all = layer_elements(
         own, recompute == LS_RECOMPUTE_SELECTIVE ? LS_RECOMPUTE_SELECTIVE : LS_RECOMPUTE_NONE);
     uint64_t L = stage->layers, boundary = own->tokens * own->D;
-    uint64_t layer = ls_layer_elements_sum(&all) - all.input, head = 0, in = 0;
+    uint64_t layer = ls_layer_elements_sum(&all) - all.input;
+    uint64_t head = stage->head ? head_elements(own) : 0;
+    uint64_t embedding = stage->embedding ? embedding_elements(own) : 0;
 
-    if (received) in += boundary;
-    if (stage->head) {
-        in += 1;                                                 /* loss of the sequence */
-        head = boundary + statistics(own) + own->S * own->vocab; /* final norm, logits   */
-        head += 3 * own->S; /* loss, maximum, sum of exponentials */
-    }
+    /* What came in, and the losses of the sequence. */
+    uint64_t in = received ? boundary : 0;
+    if (stage->head) in += own->config->sentence_order ? 2 : 1;
     /* The embedding's output and every layer's; without a head the last of them is sent away. */
     uint64_t outputs = L + (stage->embedding ? 1 : 0);
     uint64_t stays = stage->head || outputs == 0 ? outputs : outputs - 1;
     uint64_t one_layer = L > 0 ? layer : 0;
-    ls_stage_elements e = {.kept = in + stays * boundary};
+    ls_stage_elements e = {.kept = in + embedding + stays * boundary};
 
     /* Where layers do not keep what they make, the last one has it while it works. */
     e.forward_most = e.kept + (one_layer > head ? one_layer : head);
@@ -150,7 +174,7 @@ ls_stage_elements ls_stage_elements_of(const ls_own_axes *own, const ls_stage_pa
         break;
     case LS_RECOMPUTE_STAGE: /* everything from the stage's input on */
         e.kept = in;
-        e.again = outputs * boundary + L * layer + head;
+        e.again = embedding + outputs * boundary + L * layer + head;
         break;
     }
     return e;

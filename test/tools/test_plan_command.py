@@ -31,6 +31,8 @@ def against_runs(program, checks):
              "3", "--recompute", "layer", "--batch", "7"],
             ["--dp", "3", "--pp", "2", "--sp", "--recompute", "stage", "--dtype", "f64"],
             ["--partition", "3,1", "--pp", "2", "--recompute", "selective"],
+            ["--model", "bert-nano", "--dp", "2", "--tp", "3", "--sp", "--recompute", "layer"],
+            ["--model", "bert-nano", "--norm", "pre", "--pp", "2", "--micro-batches", "2"],
             ["--tp", "2", "--gathered-loss", "--label-smoothing", "0.1"]):
         planned = program.run("plan", "--json", *words)
         ran = program.run("train", "--steps", "2", "--json", *words)

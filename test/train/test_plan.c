@@ -231,6 +231,34 @@ START_TEST(choices)
 }
 END_TEST
 
+/* BERT, its norms in either place, with and without what sets it apart. */
+START_TEST(bert)
+{
+    ls_text text = fixture_text();
+    static const int tps[] = {1, 2, 3, 12};
+    for (int place = LS_NORM_PRE; place <= LS_NORM_POST; place++)
+        for (size_t t = 0; t < sizeof tps / sizeof tps[0]; t++)
+            for (int sp = 0; sp < 2; sp++)
+                for (int mode = LS_RECOMPUTE_NONE; mode <= LS_RECOMPUTE_STAGE; mode++) {
+                    ls_run run = small_run("bert-nano", &text);
+                    ls_config_place_norms(&run.config, (ls_norm_place)place);
+                    run.config.layers = 3;
+                    run.config.sentence_order = mode != LS_RECOMPUTE_SELECTIVE;
+                    run.config.tied = t != 2;
+                    run.gathered_loss = t == 1;
+                    run.layout.tp = tps[t];
+                    run.layout.sp = sp != 0;
+                    run.layout.pp = tps[t] == 12 ? 1 : 1 + (mode + sp) % 3;
+                    run.layout.dp = tps[t] == 2 ? 2 : 1;
+                    run.layout.micro_batches = 2;
+                    run.layout.schedule = LS_1F1B;
+                    run.layout.recompute = (ls_recompute)mode;
+                    run.batch = 5;
+                    check_run(&run);
+                }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("plan against runs");
@@ -242,6 +270,7 @@ int main(void)
     tcase_add_test(tests, partitions);
     tcase_add_test(tests, uneven_chunks);
     tcase_add_test(tests, choices);
+    tcase_add_test(tests, bert);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -57,7 +57,7 @@ ls_status machine_holds_layout(const ls_run *run)
     char need_text[LS_NUMBER_TEXT], there_text[LS_NUMBER_TEXT];
     ls_plan *plan = NULL;
     double there = machine_bytes();
-    if (run->serial || there <= 0.0 || !ls_plan_counts(&run->config)) return LS_OK;
+    if (run->serial || there <= 0.0) return LS_OK;
     LS_TRY(machine_plan(&plan, run));
     if (ls_plan_bytes(plan) > there)
         LS_FAIL(LS_ERR_INPUT,

@@ -115,6 +115,7 @@ static ls_status print_layer(FILE *file, const planned *p)
     const ls_layer_elements *e = &p->layer;
     const ls_layout *layout = &p->plan->layout;
     bool row_first = c->mlp_cut == LS_MLP_ROW_FIRST, whole = c->activation != LS_SWIGLU;
+    bool post = c->norm_place == LS_NORM_POST;
     ls_text_table *table = NULL;
     char text[LS_NUMBER_TEXT];
     const struct {
@@ -122,12 +123,12 @@ static ls_status print_layer(FILE *file, const planned *p)
         uint64_t elements;
     } rows[] = {
         {"input", "s D", e->input},
-        {"norms", "2 s D", e->norms},
+        {"norms", post ? "s D" : "2 s D", e->norms},
         {"statistics", c->norm == LS_LAYER_NORM ? "4 s" : "2 s", e->statistics},
         {"q, k, v", "S w (h + 2 k)", e->projections},
         {"probabilities", "h S S", e->probabilities},
         {"heads' outputs", "S w h", e->context},
-        {"after attention", "s D", e->residual},
+        {post ? "residual sums" : "after attention", post ? "2 s D" : "s D", e->residual},
         {"MLP",
          row_first ? "S (F + f)"
          : whole   ? "2 S f"

@@ -48,12 +48,12 @@ LS_BEGIN_DECLS
 /* What one layer keeps of one sequence, in elements. */
 typedef struct ls_layer_elements {
     uint64_t input;         /* x: the output of what stands before the layer */
-    uint64_t norms;         /* outputs of both */
+    uint64_t norms;         /* their outputs; a norm that ends the layer has the layer's own */
     uint64_t statistics;    /* of both, a mean and a 1/deviation per token (RMSNorm: the latter) */
     uint64_t projections;   /* q, k, v */
     uint64_t probabilities; /* of the attention */
     uint64_t context;       /* what the attention's output matrix reads */
-    uint64_t residual;      /* x + attention */
+    uint64_t residual;      /* x + attention; where a norm comes behind it, the sum with the MLP */
     uint64_t mlp;           /* before and after the activation */
 } ls_layer_elements;
 
@@ -98,15 +98,11 @@ typedef struct ls_plan {
 
 enum { LS_PLAN_MAX_RANKS = 1 << 16 };
 
-/* Whether models like this one are counted in this version; others are refused by ls_plan_create.
+/* Plans a training run whose batches have at least one valid target, and label where the model asks
+ * for them. Cost: for each rank the tasks of its schedule and the parameters of the table; nothing
+ * of the model's size is allocated. Errors: those of ls_config_check and ls_layout_check;
+ * LS_ERR_INPUT for more than LS_PLAN_MAX_RANKS ranks or more bytes than are counted; LS_ERR_MEMORY.
  */
-LS_API bool ls_plan_counts(const ls_config *config);
-
-/* Plans a training run whose batches have at least one valid target. Cost: for each rank the tasks
- * of its schedule and the parameters of the table; nothing of the model's size is allocated.
- * Errors: those of ls_config_check and ls_layout_check; LS_ERR_INPUT for a model that is not
- * counted yet (hidden tokens, norms behind the residual sums), more than LS_PLAN_MAX_RANKS ranks,
- * or more bytes than are counted; LS_ERR_MEMORY. */
 LS_API ls_status ls_plan_create(ls_plan **ret_plan, const ls_plan_setup *setup) LS_MUST_USE;
 LS_API void ls_plan_destroy(ls_plan **plan);
 
