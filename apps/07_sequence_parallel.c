@@ -1,7 +1,7 @@
 /* 07_sequence_parallel.c - an all-reduce is a reduce-scatter and an all-gather; between the two
  * every rank has its share of the tokens.
  *
- * Source: Korthikanti et al. (arXiv 2205.05198), section 4.2.2, equations 2 to 4, figures 5 and 6.
+ * Source: Korthikanti et al. (arXiv 2205.05198), section 4.2.2, figures 5 and 6.
  * A tensor-parallel block, the MLP of chapter 4, with what stands around it:
  *
  *     n = norm(x)     m = MLP(n)     y = dropout(m) + x

@@ -292,14 +292,11 @@ static ls_status show(bool drawn)
     char name[32];
     size_t T = (size_t)layout.tp, compared = 0, different = 0;
     LS_TRY(ls_world_run(layout.tp, NULL, one_rank, NULL));
-    snprintf(name, sizeof name,
-             mode == NONE        ? "none"
-             : mode == SELECTIVE ? "selective"
-                                 : "g = %d%s",
-             mode,
+    snprintf(name, sizeof name, "g = %d%s", mode,
              mode == 1        ? ", layer"
              : mode == (int)L ? ", stage"
                               : "");
+    if (mode < 0) snprintf(name, sizeof name, "%s", mode == NONE ? "none" : "selective");
     if (mode == NONE) none_bytes = slots[0].peak_bytes;
     for (size_t p = 0; p < T; p++) {
         size_t kept, peak;
