@@ -5,6 +5,7 @@
 
 #include "lockstep/numerics/digest.h"
 #include "report/page_file.h"
+#include "report/page_parts.h"
 #include "report/page_style.h"
 #include "report/svg.h"
 #include "report/text_table.h"
@@ -35,6 +36,39 @@ static void write_verdict(FILE *file, const ls_report *report)
                 different, equal + different);
 }
 
+/* "interleaved, 2 virtual stages per rank, 4 micro-batches". */
+static void describe_schedule(const ls_layout *layout, char *buffer, size_t size)
+{
+    const char *schedule = layout->micro_batches == 1 && layout->virtual_stages == 1
+                               ? "one micro-batch, one stage at a time"
+                               : ls_schedule_kind_name(layout->schedule);
+    int used = snprintf(buffer, size, "%s", schedule);
+    if (layout->virtual_stages > 1)
+        used += snprintf(buffer + used, size - (size_t)used, ", %d virtual stages per rank",
+                         layout->virtual_stages);
+    if (layout->micro_batches > 1)
+        snprintf(buffer + used, size - (size_t)used, ", %d micro-batches per replica",
+                 layout->micro_batches);
+}
+
+/* The layout that the rest of the page shows. */
+static void write_layout(FILE *file, const ls_report *report)
+{
+    const ls_report_run *run = ls_report_featured(report);
+    char text[256];
+    if (run == NULL) return;
+    const ls_layout *layout = &run->layout;
+    snprintf(text, sizeof text,
+             "data parallel %d, pipeline %d, tensor %d: %d rank%s; %s sequence parallelism",
+             layout->dp, layout->pp, layout->tp, run->result.ranks,
+             run->result.ranks == 1 ? "" : "s", layout->sp ? "with" : "without");
+    row(file, report->n_runs > 1 ? "layout shown" : "layout", text);
+    describe_schedule(layout, text, sizeof text);
+    if (layout->pp > 1 || layout->micro_batches > 1 || layout->virtual_stages > 1)
+        row(file, "schedule", text);
+    row(file, "recomputation", ls_recompute_name(layout->recompute));
+}
+
 static void write_what(FILE *file, const ls_report *report)
 {
     const ls_run *run = &report->common;
@@ -54,6 +88,7 @@ static void write_what(FILE *file, const ls_report *report)
     row(file, "text", text);
     snprintf(text, sizeof text, "%" PRIu64 ", %zu sequences each", run->steps, run->batch);
     row(file, "steps", text);
+    write_layout(file, report);
     snprintf(text, sizeof text, "%s, rate %g, weight decay %g, clipping at %g",
              run->optimizer == LS_ADAMW ? "adamw" : "sgd", run->lr, run->weight_decay, run->clip);
     row(file, "optimizer", text);
@@ -92,56 +127,6 @@ static void write_losses(FILE *file, const ls_report *report, const ls_report_ru
             report->common.config.vocab, log((double)report->common.config.vocab));
 }
 
-static void write_digest(FILE *file, const char *digest)
-{
-    fprintf(file, "<td class=\"code\" title=\"%s\">%.16s...</td>", digest, digest);
-}
-
-static void write_layouts(FILE *file, const ls_report *report)
-{
-    char text[96], number[LS_NUMBER_TEXT];
-    fputs("<h2>Layouts</h2>\n<div class=\"scroll\"><table>\n<tr><th>layout</th><th>ranks</th>"
-          "<th>engine</th><th>precision</th><th>digest of losses and parameters</th>"
-          "<th>against serial</th><th>time</th></tr>\n",
-          file);
-    const char *dtype = report->common.dtype == LS_F32 ? "f32" : "f64";
-    for (size_t i = 0; i < report->n_baselines; i++) {
-        const ls_report_baseline *b = &report->baselines[i];
-        ls_engine_describe(b->engine, text, sizeof text);
-        fprintf(file,
-                "<tr class=\"base\"><td>serial</td><td class=\"n\">-</td><td>%s</td>"
-                "<td>%s</td>",
-                text, dtype);
-        write_digest(file, b->result.digest);
-        fprintf(file, "<td>the baseline</td><td class=\"n\">%s</td></tr>\n",
-                ls_duration_text(b->result.ns, number));
-    }
-    for (size_t i = 0; i < report->n_runs; i++) {
-        const ls_report_run *run = &report->runs[i];
-        ls_engine_describe(run->engine, text, sizeof text);
-        fputs("<tr><td>", file);
-        char layout[LS_LAYOUT_NAME];
-        ls_report_layout_name(&run->layout, layout, sizeof layout);
-        fprintf(file, "%s</td><td class=\"n\">%d</td><td>%s</td><td>%s</td>", layout,
-                run->result.ranks, text, dtype);
-        write_digest(file, run->result.digest);
-        if (!run->compared)
-            fputs("<td>not compared</td>", file);
-        else if (run->equal)
-            fputs("<td class=\"good\">bit-exact</td>", file);
-        else {
-            fputs("<td class=\"bad\">", file);
-            char departure[LS_DEPARTURE_TEXT];
-            ls_departure_describe(&run->departure, report->common.dtype, departure,
-                                  sizeof departure);
-            ls_html_text(file, departure);
-            fputs("</td>", file);
-        }
-        fprintf(file, "<td class=\"n\">%s</td></tr>\n", ls_duration_text(run->result.ns, number));
-    }
-    fputs("</table></div>\n", file);
-}
-
 static void write_truth(FILE *file, const ls_report *report)
 {
     char text[96];
@@ -173,109 +158,10 @@ static void write_truth(FILE *file, const ls_report *report)
               file);
 }
 
-static void write_memory(FILE *file, const ls_report *report, const ls_report_run *largest)
-{
-    enum { MOST = 64 };
-    ls_bar bars[MOST + 1];
-    size_t n = 0;
-    fputs("<h2>Memory</h2>\n<p>The most bytes of each category that a rank held. The peaks of two "
-          "categories may fall at different times.</p>\n",
-          file);
-    if (report->n_baselines > 0 && report->baselines[0].result.rank != NULL) {
-        snprintf(bars[n].name, sizeof bars[n].name, "serial");
-        bars[n++].bytes = report->baselines[0].result.rank[0].peak_bytes;
-    }
-    /* Every layout once, by the rank that held most. */
-    for (size_t i = 0; i < report->n_runs && n < MOST; i++) {
-        const ls_report_run *run = &report->runs[i];
-        if (run->result.rank == NULL || run->engine != report->runs[0].engine) continue;
-        int worst = 0;
-        for (int r = 1; r < run->result.ranks; r++)
-            if (run->result.rank[r].total_peak_bytes > run->result.rank[worst].total_peak_bytes)
-                worst = r;
-        char layout[LS_LAYOUT_NAME];
-        ls_report_layout_name(&run->layout, layout, sizeof layout);
-        snprintf(bars[n].name, sizeof bars[n].name, "%s", layout);
-        bars[n++].bytes = run->result.rank[worst].peak_bytes;
-    }
-    bool both = n > 1;
-    if (both) {
-        fputs("<h3>Per layout, the rank that held most</h3>\n", file);
-        ls_svg_memory(file, bars, n, true);
-    }
-    char layout[LS_LAYOUT_NAME];
-    ls_report_layout_name(&largest->layout, layout, sizeof layout);
-    fprintf(file, "<h3>Per rank, %s</h3>\n", layout);
-    n = 0;
-    for (int r = 0; r < largest->result.ranks && n < MOST; r++, n++) {
-        snprintf(bars[n].name, sizeof bars[n].name, "rank %d", r);
-        bars[n].bytes = largest->result.rank[r].peak_bytes;
-    }
-    ls_svg_memory(file, bars, n, !both);
-    if (largest->result.ranks > MOST)
-        fprintf(file, "<p class=\"soft\">The first %d of %d ranks.</p>\n", MOST,
-                largest->result.ranks);
-}
-
-static void write_comm_row(FILE *file, const ls_report_run *run, uint64_t steps, const bool *used)
-{
-    char layout[LS_LAYOUT_NAME], text[LS_NUMBER_TEXT];
-    ls_report_layout_name(&run->layout, layout, sizeof layout);
-    fprintf(file, "<tr><td>%s</td>", layout);
-    for (int op = 0; op < LS_OP_COUNT; op++) {
-        if (!used[op]) continue;
-        const ls_comm_count first = run->result.rank[0].comm[op];
-        ls_comm_count least = first, most = first;
-        for (int r = 1; r < run->result.ranks; r++) {
-            const ls_comm_count *count = &run->result.rank[r].comm[op];
-            if (count->calls < least.calls) least.calls = count->calls;
-            if (count->calls > most.calls) most.calls = count->calls;
-            if (count->bytes < least.bytes) least.bytes = count->bytes;
-            if (count->bytes > most.bytes) most.bytes = count->bytes;
-        }
-        fprintf(file, "<td class=\"n\">%.4g", (double)least.calls / (double)steps);
-        if (most.calls > least.calls) fprintf(file, " to %.4g", (double)most.calls / (double)steps);
-        fprintf(file, "</td><td class=\"n\">%s", ls_bytes_text(least.bytes / steps, text));
-        if (most.bytes > least.bytes)
-            fprintf(file, " to %s", ls_bytes_text(most.bytes / steps, text));
-        fputs("</td>", file);
-    }
-    fputs("</tr>\n", file);
-}
-
-static void write_collectives(FILE *file, const ls_report *report)
-{
-    bool used[LS_OP_COUNT] = {false}, any = false;
-    for (size_t i = 0; i < report->n_runs; i++) {
-        const ls_train_result *result = &report->runs[i].result;
-        for (int op = 0; op < LS_OP_COUNT && result->rank != NULL; op++)
-            if (result->rank[0].comm[op].calls > 0) any = used[op] = true;
-    }
-    if (!any) return;
-    fputs(
-        "<h2>Collectives</h2>\n<p>Per rank and step: how many calls, and how many bytes the rank "
-        "handed in. A rank hands in one partial sum per node of the sum's tree that it can finish "
-        "alone, so bytes depend on where its share lies in the tree.</p>\n"
-        "<div class=\"scroll\"><table>\n<tr><th>layout</th>",
-        file);
-    for (int op = 0; op < LS_OP_COUNT; op++)
-        if (used[op])
-            fprintf(file, "<th>%s calls</th><th>bytes</th>", ls_operation_name((ls_operation)op));
-    fputs("</tr>\n", file);
-    for (size_t i = 0; i < report->n_runs; i++) {
-        const ls_report_run *run = &report->runs[i];
-        uint64_t steps = run->result.last_step - run->result.first_step;
-        if (run->result.rank == NULL || steps == 0 || run->engine != report->runs[0].engine)
-            continue;
-        write_comm_row(file, run, steps, used);
-    }
-    fputs("</table></div>\n", file);
-}
-
 ls_status ls_page_write(FILE *file, const ls_report *report)
 {
     ls_status status = LS_OK;
-    const ls_report_run *largest = ls_report_largest(report);
+    const ls_report_run *shown = ls_report_featured(report);
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
           "<meta name=\"color-scheme\" content=\"light dark\">\n<title>Lockstep: ",
@@ -286,19 +172,14 @@ ls_status ls_page_write(FILE *file, const ls_report *report)
     fputs("</style>\n</head>\n<body>\n<main>\n<h1>Lockstep</h1>\n", file);
     write_verdict(file, report);
     write_what(file, report);
-    if (largest != NULL) write_losses(file, report, largest);
-    write_layouts(file, report);
+    if (shown != NULL) write_losses(file, report, shown);
+    ls_page_layouts(file, report);
     write_truth(file, report);
-    if (largest != NULL) {
-        write_memory(file, report, largest);
-        write_collectives(file, report);
-        char layout[LS_LAYOUT_NAME];
-        ls_report_layout_name(&largest->layout, layout, sizeof layout);
-        fprintf(file,
-                "<h2>How the layers are cut</h2>\n<p>%s: a box per parameter, a colour per rank. "
-                "f copies forward and sums backward, g sums forward and copies backward.</p>\n",
-                layout);
-        LS_TRY(ls_svg_cut(file, report->table, &largest->layout));
+    if (shown != NULL) {
+        LS_TRY(ls_page_places(file, report, shown));
+        LS_TRY(ls_page_memory(file, report, shown));
+        LS_TRY(ls_page_traffic(file, report, shown));
+        LS_TRY(ls_page_cut(file, report, shown));
     }
     fputs("</main>\n</body>\n</html>\n", file);
 exit:

@@ -58,15 +58,21 @@ void ls_report_destroy(ls_report **report)
     *report = NULL;
 }
 
-const ls_report_run *ls_report_largest(const ls_report *report)
+static int axes_of(const ls_layout *layout)
 {
-    const ls_report_run *largest = NULL;
+    return (layout->dp > 1) + (layout->pp > 1) + (layout->tp > 1);
+}
+
+const ls_report_run *ls_report_featured(const ls_report *report)
+{
+    const ls_report_run *best = NULL;
     for (size_t i = 0; i < report->n_runs; i++) {
         const ls_report_run *run = &report->runs[i];
         if (run->result.rank == NULL) continue;
-        if (largest == NULL || run->result.ranks > largest->result.ranks) largest = run;
+        int more = best == NULL ? 1 : axes_of(&run->layout) - axes_of(&best->layout);
+        if (more > 0 || (more == 0 && run->result.ranks > best->result.ranks)) best = run;
     }
-    return largest;
+    return best;
 }
 
 void ls_report_layout_name(const ls_layout *layout, char *buffer, size_t size)

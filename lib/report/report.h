@@ -54,8 +54,9 @@ ls_status ls_report_create(ls_report **ret_report, const ls_run *common, size_t 
                            size_t n_runs) LS_MUST_USE;
 void ls_report_destroy(ls_report **report);
 
-/* The run with the most ranks, the first of several that was made; NULL when there is none. */
-const ls_report_run *ls_report_largest(const ls_report *report);
+/* The run that is shown in detail: that which uses most of the axes dp, pp and tp, of several that
+ * with the most ranks, of several the first; NULL when none was made. */
+const ls_report_run *ls_report_featured(const ls_report *report);
 
 /* "tp 2 x pp 2" as ls_layout_describe writes it, but "tp 1" for one rank: it runs the parallel code
  * and is not the serial baseline. */

@@ -13,17 +13,21 @@ enum { LOWEST = 13, HIGHEST = 64, KEY = 24, KEY_RANKS = 16 };
 /* Parts of a transformer in the order of its forward pass, and what crosses ranks there. */
 static const struct {
     ls_stage_rule stage;
-    ls_role first, last; /* inside a layer */
-    const char *title;
+    ls_role first, last;          /* inside a layer */
+    const char *title, *title_sp; /* without and with sequence parallelism */
 } parts[] = {
     {LS_STAGE_FIRST, LS_ROLES, LS_ROLES,
-     "Embedding: each rank looks up its own rows, the sum goes to all"},
+     "Embedding: each rank looks up its own rows, the sum goes to all",
+     "Embedding: each rank looks up its own rows; reduce-scatter"},
     {LS_STAGE_LAYER, LS_NORM1_SCALE, LS_ATTN_OUT_BIAS,
-     "Attention, layer 0: f before query, key and value; g after the output projection"},
+     "Attention, layer 0: f before query, key and value; g after the output projection",
+     "Attention, layer 0: all-gather before query, key and value; reduce-scatter at the end"},
     {LS_STAGE_LAYER, LS_NORM2_SCALE, LS_MLP_DOWN_BIAS,
-     "MLP, layer 0: f before the first matrix, g after the last"},
+     "MLP, layer 0: f before the first matrix, g after the last",
+     "MLP, layer 0: all-gather before the first matrix, reduce-scatter after the last"},
     {LS_STAGE_LAST, LS_ROLES, LS_ROLES,
-     "Head: each rank has the logits of its own rows of the vocabulary"},
+     "Head: each rank has the logits of its own rows of the vocabulary",
+     "Head: all-gather; each rank has the logits of its own rows of the vocabulary"},
 };
 
 static int hue_of(int rank, int tp)
@@ -177,7 +181,7 @@ ls_status ls_svg_cut(FILE *file, const ls_param_table *table, const ls_layout *l
     draw_key(file, layout->tp);
     for (size_t p = 0; p < sizeof parts / sizeof parts[0]; p++) {
         fprintf(file, "<text class=\"title\" x=\"0\" y=\"%.1f\">%s</text>\n", y + HEADING - 12.0,
-                parts[p].title);
+                layout->sp ? parts[p].title_sp : parts[p].title);
         y += HEADING;
         for (size_t i = 0; i < table->count; i++) {
             if (belongs(&table->params[i], p))

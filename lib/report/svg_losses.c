@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "report/svg.h"
 
@@ -70,7 +71,8 @@ static void draw_line(FILE *file, const frame *f, const ls_losses *losses, const
                 y_of(f, losses->value[i]));
         pen_down = true;
     }
-    fputs("\"/>\n", file);
+    /* One point alone is a dot: a line of no length with round ends. */
+    fputs(losses->count == 1 && pen_down ? "h0\" stroke-linecap=\"round\"/>\n" : "\"/>\n", file);
 }
 
 void ls_svg_losses(FILE *file, const ls_losses *baseline, const ls_losses *run,
@@ -95,7 +97,8 @@ void ls_svg_losses(FILE *file, const ls_losses *baseline, const ls_losses *run,
     draw_axes(file, &f);
     if (baseline != NULL) draw_line(file, &f, baseline, "curve serial");
     draw_line(file, &f, run, "curve run");
-    int x = WIDTH - RIGHT - 190, y = TOP + 12;
+    int name = 7 * (int)strlen(run_name) + 44;
+    int x = WIDTH - RIGHT - (name > 120 ? name : 120), y = TOP + 12;
     if (baseline != NULL) {
         fprintf(file, "<path class=\"curve serial\" d=\"M%d %dh34\"/>", x, y - 4);
         fprintf(file, "<text x=\"%d\" y=\"%d\">serial</text>\n", x + 44, y);

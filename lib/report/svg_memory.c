@@ -1,7 +1,10 @@
+#include <string.h>
+
 #include "report/svg.h"
 #include "report/text_table.h"
 
-enum { WIDTH = 760, LEFT = 110, RIGHT = 90, ROW = 26, BAR = 16, LEGEND = 34 };
+enum { WIDTH = 760, RIGHT = 90, ROW = 26, BAR = 16, LEGEND = 34 };
+enum { LETTER = 7, LEAST_LEFT = 110, MOST_LEFT = 380 }; /* room for names */
 
 static size_t total_of(const ls_bar *bar)
 {
@@ -23,21 +26,28 @@ static void draw_legend(FILE *file)
 
 void ls_svg_memory(FILE *file, const ls_bar *bars, size_t count, bool legend)
 {
-    size_t most = 1, top = legend ? LEGEND : 4;
-    for (size_t i = 0; i < count; i++)
+    size_t most = 1, top = legend ? LEGEND : 4, left = LEAST_LEFT;
+    for (size_t i = 0; i < count; i++) {
+        size_t wanted = strlen(bars[i].name) * LETTER + 16;
         if (total_of(&bars[i]) > most) most = total_of(&bars[i]);
+        if (wanted > left) left = wanted < MOST_LEFT ? wanted : MOST_LEFT;
+    }
     fprintf(file,
             "<svg viewBox=\"0 0 %d %zu\" role=\"img\" aria-label=\"Peak bytes by category\">\n",
             WIDTH, top + count * ROW);
     if (legend) draw_legend(file);
     for (size_t i = 0; i < count; i++) {
-        double y = (double)top + (double)(i * ROW), x = LEFT;
-        fprintf(file, "<text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">", LEFT - 10, y + BAR - 3);
-        ls_html_text(file, bars[i].name);
+        double y = (double)top + (double)(i * ROW), x = (double)left;
+        char name[MOST_LEFT / LETTER + 4];
+        size_t room = left / LETTER;
+        snprintf(name, sizeof name, "%.*s%s", (int)(strlen(bars[i].name) > room ? room - 3 : room),
+                 bars[i].name, strlen(bars[i].name) > room ? "..." : "");
+        fprintf(file, "<text x=\"%zu\" y=\"%.0f\" text-anchor=\"end\">", left - 10, y + BAR - 3);
+        ls_html_text(file, name);
         fputs("</text>\n", file);
         for (int c = 0; c < LS_MEM_CATEGORIES; c++) {
             char text[LS_NUMBER_TEXT];
-            double width = (double)bars[i].bytes[c] / (double)most * (WIDTH - LEFT - RIGHT);
+            double width = (double)bars[i].bytes[c] / (double)most * (WIDTH - RIGHT - (double)left);
             if (bars[i].bytes[c] == 0) continue;
             fprintf(file,
                     "<rect class=\"m%d\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%d\">"

@@ -4,6 +4,7 @@
 One file that needs nothing else, whatever the names in it hold, with every drawing in order.
 """
 import html.parser
+import json
 import re
 import xml.etree.ElementTree
 
@@ -57,7 +58,7 @@ def report(program, checks):
     checks.that("url(" not in source and "@import" not in source and "http" not in source,
                 "the page loads something")
     drawings = re.findall(r"<svg.*?</svg>", source, re.DOTALL)
-    checks.that(len(drawings) == 4, f"{len(drawings)} drawings")
+    checks.that(len(drawings) == 5, f"{len(drawings)} drawings")
     for drawing in drawings:
         xml.etree.ElementTree.fromstring(drawing)
         checks.that(not re.search(r'"-?(nan|inf)', drawing), "a drawing with nan")
@@ -65,13 +66,64 @@ def report(program, checks):
     checks.that(f"{runs} of {runs} runs in a layout are bit-exact" in page.text, "the verdict")
     curves = re.findall(r'<path class="curve (serial|run)" d="(M[^h]*?)"', drawings[0])
     checks.that(len(curves) == 2 and curves[0][1] == curves[1][1], "two curves, the same points")
-    for needed in ("Collectives", "How the layers are cut", "rank 11", "color-scheme",
+    for needed in ("What crosses ranks", "How the layers are cut", "rank 11", "color-scheme",
                    *["Distance to truth"] * (len(engines) == 2)):
         checks.that(needed in source, f"the page lacks {needed}")
     # Written over by the next one; a train run has a page too.
     done = program.run("train", "--steps", "2", "--tp", "2", "--report", "page")
     checks.that(done.status == 0 and not done.left, f"the second report\n{done}")
     checks.that("not compared" in program.read("page/index.html").decode(), "the page of train")
+    grid(program, checks)
+    sweep(program, checks)
+
+
+def drawn(program):
+    """The page that was written: (what can be read, its drawings); everything closes in order."""
+    source = program.read("page/index.html").decode()
+    page = Page()
+    page.feed(source)
+    page.close()
+    drawings = re.findall(r"<svg.*?</svg>", source, re.DOTALL)
+    for drawing in drawings:
+        xml.etree.ElementTree.fromstring(drawing)
+    sound = not page.faults and not page.open and not re.search(r'"-?(nan|inf)', source)
+    return page.text if sound else f"UNSOUND {page.faults} {page.open}", drawings
+
+
+def grid(program, checks):
+    """Three axes: every rank once in its place, the layers of each pipeline rank, the schedule."""
+    for words, ranks, boxes, says in (
+            (("--dp", "2", "--pp", "2", "--tp", "2", "--sp", "--micro-batches", "4", "--schedule",
+              "1f1b"), 8, 16, ("embedding, layers 0-1", "layers 2-3, head", "Idle: 1/5, 20.0 %",
+                               "4 micro-batches per replica", "replica 1: sequences 4-7")),
+            (("--pp", "2", "--virtual-stages", "2", "--schedule", "interleaved", "--micro-batches",
+              "2"), 2, 16, ("embedding, layers 0, 2", "layers 1, 3, head", "2 virtual stages")),
+            (("--dp", "3", "--pp", "4", "--tp", "3", "--partition", "2,1,0,1", "--recompute", "layer"),
+             36, 8, ("embedding, layers 0-1", "layer 2", "layer 3, head", "replica 2: sequences 6-7",
+                     "Ranks that are alike share a bar"))):
+        done = program.run("train", "--steps", "1", *words, "--report", "page")
+        text, drawings = drawn(program)
+        what = " ".join(words)
+        checks.that(done.status == 0, f"{what}\n{done}")
+        for needed in says:
+            checks.that(needed in text, f"{what}: the page lacks {needed}: {text[:300]}")
+        places = [d for d in drawings if "Ranks in the grid" in d]
+        found = [int(r) for d in places for r in re.findall(r"<title>rank (\d+):", d)]
+        checks.that(sorted(found) == list(range(ranks)), f"{what}: ranks drawn {found}")
+        passes = [d for d in drawings if "of micro-batch" in d]
+        checks.that(len(passes) == 1 and passes[0].count("<title>") == boxes,
+                    f"{what}: {len(passes)} schedules")
+
+
+def sweep(program, checks):
+    """A sweep has a row per grid point, not one per layout."""
+    done = program.run("verify", "--sweep", "2", "--steps", "1", "--no-truth", "--report", "page",
+                       "--json")
+    text, _ = drawn(program)
+    count = json.loads(done.out)["count"]
+    checks.that(done.status == 0 and count > 40, f"a sweep\n{done}")
+    checks.that(f"{count} layouts. A row is a point" in text and text.count("bit-exact") == 1 + 5,
+                f"rows of a sweep: {text}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,110 @@
+/* page_layouts.c - the table of all runs. */
+#include "oracle/sweep.h"
+#include "report/page_parts.h"
+#include "report/svg.h"
+#include "report/text_table.h"
+
+static const char *dtype_of(const ls_report *report)
+{
+    return report->common.dtype == LS_F32 ? "f32" : "f64";
+}
+
+static void write_digest(FILE *file, const char *digest)
+{
+    fprintf(file, "<td class=\"code\" title=\"%s\">%.16s...</td>", digest, digest);
+}
+
+static void write_time(FILE *file, uint64_t ns)
+{
+    char number[LS_NUMBER_TEXT];
+    fprintf(file, "<td class=\"n\">%s</td></tr>\n", ls_duration_text(ns, number));
+}
+
+static void write_baseline(FILE *file, const ls_report *report, const ls_report_baseline *b)
+{
+    char engine[96];
+    ls_engine_describe(b->engine, engine, sizeof engine);
+    fprintf(file, "<tr class=\"base\"><td>serial</td><td class=\"n\">-</td><td>%s</td><td>%s</td>",
+            engine, dtype_of(report));
+    write_digest(file, b->result.digest);
+    fputs("<td>the baseline</td>", file);
+    write_time(file, b->result.ns);
+}
+
+static void write_run(FILE *file, const ls_report *report, const ls_report_run *run)
+{
+    char engine[96], layout[LS_LAYOUT_NAME];
+    ls_engine_describe(run->engine, engine, sizeof engine);
+    ls_report_layout_name(&run->layout, layout, sizeof layout);
+    fprintf(file, "<tr><td>%s</td><td class=\"n\">%d</td><td>%s</td><td>%s</td>", layout,
+            run->result.ranks, engine, dtype_of(report));
+    write_digest(file, run->result.digest);
+    if (!run->compared)
+        fputs("<td>not compared</td>", file);
+    else if (run->equal)
+        fputs("<td class=\"good\">bit-exact</td>", file);
+    else {
+        char departure[LS_DEPARTURE_TEXT];
+        ls_departure_describe(&run->departure, report->common.dtype, departure, sizeof departure);
+        fputs("<td class=\"bad\">", file);
+        ls_html_text(file, departure);
+        fputs("</td>", file);
+    }
+    write_time(file, run->result.ns);
+}
+
+/* The runs of one grid point and engine as one row; those that differ each in one more. */
+static void write_grid_point(FILE *file, const ls_report *report, const ls_report_run *runs,
+                             size_t count)
+{
+    char engine[96], grid[LS_LAYOUT_NAME];
+    size_t equal = 0;
+    uint64_t ns = 0;
+    for (size_t i = 0; i < count; i++) {
+        equal += runs[i].equal ? 1 : 0;
+        ns += runs[i].result.ns;
+    }
+    ls_engine_describe(runs[0].engine, engine, sizeof engine);
+    ls_report_grid_name(&runs[0].layout, grid, sizeof grid);
+    fprintf(file, "<tr><td>%s</td><td class=\"n\">%d</td><td>%s</td><td>%s</td>", grid,
+            runs[0].result.ranks, engine, dtype_of(report));
+    if (equal == count)
+        write_digest(file, runs[0].result.digest);
+    else
+        fputs("<td></td>", file);
+    fprintf(file, "<td class=\"%s\">%zu of %zu bit-exact</td>", equal == count ? "good" : "bad",
+            equal, count);
+    write_time(file, ns);
+    for (size_t i = 0; i < count; i++)
+        if (!runs[i].equal) write_run(file, report, &runs[i]);
+}
+
+void ls_page_layouts(FILE *file, const ls_report *report)
+{
+    bool grouped = report->n_runs > LS_PAGE_ROWS;
+    fputs("<h2>Layouts</h2>\n", file);
+    if (grouped)
+        fprintf(file,
+                "<p>%zu layouts. A row is a point of the grid dp x pp x tp with or without sp: it "
+                "stands for all schedules, micro-batch counts, ways to recompute and partitions "
+                "that were run there.</p>\n",
+                report->n_runs);
+    fputs("<div class=\"scroll\"><table>\n<tr><th>layout</th><th>ranks</th><th>engine</th>"
+          "<th>precision</th><th>digest of losses and parameters</th><th>against serial</th>"
+          "<th>time</th></tr>\n",
+          file);
+    for (size_t i = 0; i < report->n_baselines; i++)
+        write_baseline(file, report, &report->baselines[i]);
+    for (size_t i = 0, next; i < report->n_runs; i = next) {
+        const ls_report_run *run = &report->runs[i];
+        next = i + 1;
+        while (grouped && next < report->n_runs && report->runs[next].engine == run->engine &&
+               ls_same_grid(&report->runs[next].layout, &run->layout))
+            next++;
+        if (grouped)
+            write_grid_point(file, report, run, next - i);
+        else
+            write_run(file, report, run);
+    }
+    fputs("</table></div>\n", file);
+}
