@@ -150,8 +150,8 @@ START_TEST(description_read_back)
         "cp 1 x tp 12",
         "dp 2, sp",
         "pp 4, gpipe, 2 micro-batches",
-        "dp 4 x pp 3 x tp 2, sp, interleaved, 2 virtual stages, 6 micro-batches, recompute layer, "
-        "layers 1,1,3,1,1,1",
+        ("dp 4 x pp 3 x tp 2, sp, interleaved, 2 virtual stages, 6 micro-batches, recompute layer, "
+         "layers 1,1,3,1,1,1"),
         "interleaved, 4 virtual stages",
         "pp 2, recompute selective, layers 4,0",
         "recompute stage"};
