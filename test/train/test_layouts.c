@@ -151,10 +151,16 @@ START_TEST(every_axis)
     ls_status status = ls_record_run(&record, &run, NULL, &serial);
     ck_assert_msg(status == LS_OK, "serial: %s", ls_error_text());
     run.serial = false;
-    for (size_t i = 0; i < sizeof grids / sizeof grids[0]; i++) {
+    enum { GRIDS = sizeof grids / sizeof grids[0] };
+    for (size_t i = 0; i < GRIDS + 2; i++) {
         ls_departure departure;
         char text_of[512] = "", layout[200];
-        run.layout = fixture_layout(&grids[i]);
+        run.layout = fixture_layout(&grids[i < GRIDS ? i : i - GRIDS + 4]);
+        if (i >= GRIDS) { /* stages of unequal size, and of none: on 2 and on 4 ranks */
+            static const int layers[2][4] = {{4, 0}, {0, 3, 0, 1}};
+            run.layout.given = run.layout.pp;
+            memcpy(run.layout.stage_layers, layers[i - GRIDS], sizeof layers[0]);
+        }
         ls_layout_describe(&run.layout, layout, sizeof layout);
         status = ls_verify_run(record, &run, NULL, &departure, &result);
         if (status == LS_DIFFERENT)
