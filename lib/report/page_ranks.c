@@ -124,7 +124,7 @@ static ls_status write_layout_traffic(FILE *file, const ls_report *report, const
             continue;
         LS_TRY(ls_rank_groups_create(&all, run->result.ranks, all_alike, NULL));
         ls_report_layout_name(&run->layout, layout, sizeof layout);
-        fprintf(file, "<tr><td>%s</td>", layout);
+        fprintf(file, "<tr><td class=\"name\">%s</td>", layout);
         write_traffic_row(file, &all, 0, &run->result, used);
         ls_rank_groups_free(&all);
     }
@@ -154,7 +154,9 @@ ls_status ls_page_traffic(FILE *file, const ls_report *report, const ls_report_r
     if (!any || run->result.last_step == run->result.first_step) return LS_OK;
     fputs("<h2>What crosses ranks</h2>\n<p>Per rank and step: how many calls, and how many bytes "
           "the rank handed in. A rank hands in one partial sum per node of the sum's tree that it "
-          "can finish alone, so bytes depend on where its share lies in the tree.</p>\n",
+          "can finish alone, so bytes depend on where its share lies in the tree. Calls within a "
+          "group of "
+          "one rank are counted too, though nothing leaves it.</p>\n",
           file);
     if (report->n_runs > 1 && report->n_runs <= LS_PAGE_ROWS)
         LS_TRY(write_layout_traffic(file, report, used));

@@ -29,6 +29,7 @@ const char ls_page_style[] =
     "th{font-weight:600}\ntr.base{color:var(--soft)}\n"
     "table.facts th{white-space:nowrap;font-weight:400;color:var(--soft)}\n"
     "table.facts td{overflow-wrap:anywhere}\n"
+    "td.name{min-width:15rem}\n"
     "td.n{font-variant-numeric:tabular-nums;white-space:nowrap}\n"
     ".code{font-family:ui-monospace,monospace;font-size:.85em;white-space:nowrap}\n"
     "svg{display:block;width:100%;height:auto;margin:.5rem 0}\n"
