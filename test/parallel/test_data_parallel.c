@@ -208,16 +208,17 @@ static ls_status two_losses_rank(ls_rank *rank, void *argument)
 }
 
 /* A second loss has a count of its own: 3 + 6 + 9 over its 3 labels is 6, not 4.5 over the 4
- * targets of the first; and no label or no target is no 0 / 0. */
+ * targets of the first; no label or no target is no 0 / 0, and a sum of nothing is +0. */
 START_TEST(each_loss_has_its_own_count)
 {
     static const ls_real N = (ls_real)-0.0;
     two_losses cases[] = {{{1, 2, 3, 6}, {3, N, 6, 9}, {4, 3}, {0}},
                           {{1, 2, 3, 6}, {N, N, N, N}, {4, 0}, {0}},
                           {{N, N, N, N}, {3, N, 6, 9}, {0, 3}, {0}},
-                          {{N, N, N, N}, {N, N, N, N}, {0, 0}, {0}}};
-    static const ls_real right[] = {3 + 6, 3, 6, 0};
-    for (size_t i = 0; i < 4; i++)
+                          {{N, N, N, N}, {N, N, N, N}, {0, 0}, {0}},
+                          {{N, N, N, N}, {N, N, N, N}, {2, 1}, {0}}};
+    static const ls_real right[] = {3 + 6, 3, 6, 0, 0};
+    for (size_t i = 0; i < 5; i++)
         for (int dp = 1; dp <= 4; dp++) {
             run_ranks(dp, two_losses_rank, &cases[i]);
             for (int r = 0; r < dp; r++) ck_same(&cases[i].loss[r], &right[i], 1, "loss", dp);

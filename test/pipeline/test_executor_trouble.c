@@ -185,6 +185,85 @@ END_TEST
 
 /* ---- a rank that fails ---- */
 
+/* Other sequences than the rank was made for: a batch too short, or the neighbour's. */
+static ls_status other_batch_rank(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    grid_run *run = argument;
+    ls_batch batch = run->right->step[0].batch;
+    ls_sequence_losses losses = {NULL, NULL};
+    grid_rank g = {0};
+    LS_TRY(grid_begin(&g, rank, run));
+    if (run->layout.dp == 1) batch.B--;
+    LS_TRY(ls_executor_run(g.executor, &batch, (ls_valid){1, 0}, losses));
+exit:
+    grid_end(&g);
+    return status;
+}
+
+START_TEST(batch_of_somebody_else)
+{
+    static const char *const texts[] = {"3 sequences from 0 on: this rank has 4 from 0 on",
+                                        "4 sequences from 0 on: this rank has 2 from "};
+    ls_config config = small_config(0, 2);
+    reference right;
+    reference_of(&right, &config, 4, 1);
+    for (int dp = 1; dp <= 2; dp++) {
+        grid_run run = {.right = &right, .world = world_of(0)};
+        run.layout = ls_layout_serial();
+        run.layout.dp = dp;
+        run.layout.micro_batches = 2;
+        ls_error_clear();
+        ck_assert_int_eq(ls_world_run(dp, &run.world, other_batch_rank, &run), LS_ERR_INPUT);
+        ck_assert_msg(strstr(ls_error_text(), texts[dp - 1]) != NULL, "%s", ls_error_text());
+    }
+    reference_end(&right);
+}
+END_TEST
+
+/* Ctrl-C while a pipeline is at work: everybody comes home. */
+static volatile int stop_now;
+
+static ls_status stopped_rank(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    grid_run *run = argument;
+    grid_rank g = {0};
+    ls_real loss;
+    LS_TRY(grid_begin(&g, rank, run));
+    for (int turn = 0; turn < 100000; turn++) {
+        if (turn == 2 && g.at.pp == run->layout.pp - 1) stop_now = 1;
+        LS_TRY(grid_gradients(&g, &run->right->step[0].batch, &loss));
+    }
+exit:
+    grid_end(&g);
+    return status;
+}
+
+START_TEST(interrupted)
+{
+    ls_config config = small_config(0, 3);
+    reference right;
+    reference_of(&right, &config, 6, 1);
+    for (size_t k = 0; k < KINDS; k++)
+        for (int tp = 1; tp <= 2; tp++) {
+            grid_run run = {.right = &right, .world = world_of(k)};
+            run.layout = ls_layout_serial();
+            run.layout.pp = 3;
+            run.layout.tp = tp;
+            run.layout.micro_batches = 6;
+            run.layout.schedule = kinds[k].kind;
+            run.layout.virtual_stages = kinds[k].chunks;
+            run.world.stop = &stop_now;
+            stop_now = 0;
+            ls_error_clear();
+            ck_assert_int_eq(ls_world_run(3 * tp, &run.world, stopped_rank, &run),
+                             LS_ERR_INTERRUPTED);
+        }
+    reference_end(&right);
+}
+END_TEST
+
 /* A target outside the vocabulary is seen by the last stage alone, when its turn comes: while the
  * other stages have messages under way, or wait. Everybody comes home with the one error. */
 START_TEST(failure_in_the_middle)
@@ -218,6 +297,8 @@ int main(void)
     tcase_add_test(tests, schedules_of_another_size);
     tcase_add_loop_test(tests, every_swap, 0, 4);
     tcase_add_test(tests, ranks_that_do_not_agree);
+    tcase_add_test(tests, batch_of_somebody_else);
+    tcase_add_test(tests, interrupted);
     tcase_add_test(tests, failure_in_the_middle);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
