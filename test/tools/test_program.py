@@ -58,9 +58,16 @@ def digests(program, checks):
 
 def bert(program, checks):
     """Hidden bytes of a text are learnt, with the norms in either place."""
-    base = ["train", "--text", "text.txt", "--model", "bert-nano", "--serial"]
+    model = ["--text", "text.txt", "--model", "bert-nano"]
+    base = ["train", *model, "--serial"]
+    grid = ["--dp", "2", "--pp", "2", "--tp", "2", "--sp", "--micro-batches", "2"]
     seen = set()
     for place in ([], ["--norm", "pre"]):
+        done = program.run("verify", *model, *place, "--steps", "2", *grid, "--gemm", "both")
+        checks.that(done.status == 0 and done.out.splitlines()[-1] ==
+                    "verify: 2 layouts, 2 bit-exact, 0 different", f"{place} in a layout\n{done}")
+        checks.that(p.digest(program.run("train", *model, *place, "--steps", "3", *grid)) ==
+                    p.digest(program.run(*base, *place, "--steps", "3")), f"{place}: {grid}")
         done = program.run(*base, *place, "--steps", "60", "--lr", "3e-3")
         losses = [float(loss) for loss in re.findall(r"loss (\S+)", done.out)]
         # At first every byte is as likely as any other: log(260) + log(2).

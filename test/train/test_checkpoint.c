@@ -78,13 +78,20 @@ static ls_run in_grid(const ls_run *run, int grid)
  * every layer's under its own name, whichever stage had it. */
 START_TEST(any_layout_reads_what_any_wrote)
 {
-    static const char *const models[] = {"gpt2-nano", "llama-nano"};
+    static const struct {
+        const char *model;
+        ls_norm_place norms;
+        ls_dtype dtype;
+    } cases[] = {{"gpt2-nano", LS_NORM_PRE, LS_F32},  {"llama-nano", LS_NORM_PRE, LS_F32},
+                 {"gpt2-nano", LS_NORM_PRE, LS_F64},  {"llama-nano", LS_NORM_PRE, LS_F64},
+                 {"bert-nano", LS_NORM_POST, LS_F32}, {"bert-nano", LS_NORM_PRE, LS_F64}};
     ls_text text = fixture_text();
-    ls_config config = fixture_config(models[_i % 2]);
+    ls_config config = fixture_config(cases[_i].model);
+    ls_config_place_norms(&config, cases[_i].norms);
     config.layers = 4;
     config.seq = 5;
     ls_run whole = fixture_run(&config, &text, 4);
-    whole.dtype = _i / 2 ? LS_F64 : LS_F32;
+    whole.dtype = cases[_i].dtype;
     whole.seed = 99;
     whole.save = again;
     ls_train_result uninterrupted = train(&whole);
@@ -315,7 +322,7 @@ int main(void)
     TCase *tests = tcase_create("checkpoint");
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, set_up, tear_down);
-    tcase_add_loop_test(tests, any_layout_reads_what_any_wrote, 0, 4);
+    tcase_add_loop_test(tests, any_layout_reads_what_any_wrote, 0, 6);
     tcase_add_test(tests, step_to_reach);
     tcase_add_test(tests, files_that_do_not_fit);
     tcase_add_test(tests, widening);
