@@ -31,8 +31,10 @@ json_t *json_config(const ls_config *config);
 json_t *json_step(const ls_step *step);
 json_t *json_run(const ls_report *report, const char *name);
 json_t *json_layout(const ls_layout *layout, const ls_config *config);
-json_t *json_result(const ls_train_result *result);
+/* with_ranks: with what every rank held and sent. */
+json_t *json_result(const ls_train_result *result, bool with_ranks);
 json_t *json_baseline(const ls_report_baseline *baseline);
+/* Of a sweep of many layouts without their ranks. */
 json_t *json_compared(const ls_report *report, const ls_report_run *run);
 
 /* Prints one object and its line end on stdout and drops the reference. object NULL:

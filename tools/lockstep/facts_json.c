@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "facts.h"
+#include "report/page_parts.h"
 
 json_t *json_number(double value)
 {
@@ -86,7 +87,7 @@ json_t *json_run(const ls_report *report, const char *name)
                      run->optimizer == LS_ADAMW ? "adamw" : "sgd", "lr", json_number(run->lr));
 }
 
-json_t *json_result(const ls_train_result *result)
+static json_t *json_ranks(const ls_train_result *result)
 {
     json_t *ranks = json_array();
     for (int r = 0; r < result->ranks; r++) {
@@ -106,13 +107,20 @@ json_t *json_result(const ls_train_result *result)
                                         "total_peak_bytes", json_u64(rank->total_peak_bytes),
                                         "collectives", comm));
     }
+    return ranks;
+}
+
+json_t *json_result(const ls_train_result *result, bool with_ranks)
+{
     double seconds = (double)result->ns * 1e-9;
-    return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "first_step", json_u64(result->first_step),
+    json_t *object = json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "first_step", json_u64(result->first_step),
         "last_step", json_u64(result->last_step), "first_loss", json_number(result->first_loss),
         "last_loss", json_number(result->last_loss), "seconds", json_number(seconds),
         "tokens_per_second", json_number(seconds > 0.0 ? (double)result->tokens / seconds : 0.0),
-        "ranks", ranks, "digest", result->digest);
+        "digest", result->digest);
+    if (object != NULL && with_ranks) json_object_set_new(object, "ranks", json_ranks(result));
+    return object;
 }
 
 static json_t *json_losses(const ls_losses *losses)
@@ -136,7 +144,7 @@ json_t *json_baseline(const ls_report_baseline *baseline)
                           baseline->truth.parameter_tensor);
     return json_pack("{s:s, s:s, s:o, s:o, s:o}", "engine", ls_engine_name(baseline->engine),
                      "engine_description", text, "losses", json_losses(&baseline->losses), "truth",
-                     truth, "result", json_result(&baseline->result));
+                     truth, "result", json_result(&baseline->result, true));
 }
 
 /* No distance where one side is NaN. */
@@ -161,7 +169,7 @@ json_t *json_compared(const ls_report *report, const ls_report_run *run)
                      json_layout(&run->layout, &report->common.config), "engine",
                      ls_engine_name(run->engine), "bit_exact", (int)run->equal, "departure",
                      run->equal ? json_null() : json_departure(&run->departure), "result",
-                     json_result(&run->result));
+                     json_result(&run->result, report->n_runs <= LS_PAGE_ROWS));
 }
 
 ls_status print_json(json_t *object)

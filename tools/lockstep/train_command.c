@@ -77,7 +77,7 @@ static ls_status print_train_json(const settings *s, const ls_report *report, js
     json_t *more =
         json_pack("{s:o, s:s, s:s, s:O}", "layout", layout, "engine", ls_engine_name(run->engine),
                   "engine_description", engine, "steps_done", steps);
-    json_t *result = json_result(&run->result);
+    json_t *result = json_result(&run->result, true);
     if (object == NULL || more == NULL || result == NULL || json_object_update(object, more) != 0 ||
         json_object_update(object, result) != 0) {
         json_decref(object);
