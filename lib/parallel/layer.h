@@ -1,7 +1,9 @@
 /* layer.h - one transformer layer as a tensor-parallel rank computes it.
  *
  *     x1 = x  + dropout(attention(norm1(x)))        f | g inside the block
- *     x2 = x1 + dropout(mlp(norm2(x1)))             f | g inside the block
+ *     y  = x1 + dropout(mlp(norm2(x1)))             f | g inside the block
+ *
+ * or with the norms behind the residual sums (layer_post.c).
  *
  * Norms, dropout and residuals work on whole tokens and are the same on every rank of the tp group:
  * two all-reduces forward, two backward. With sequence parallelism they work on own tokens: two

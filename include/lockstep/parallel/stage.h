@@ -57,12 +57,13 @@ LS_API void ls_micro_batch_destroy(ls_micro_batch **micro_batch);
 /* Forward. x: B S x D (sequence parallel: own tokens x D), the stage before's output (NULL with the
  * embedding), must live until backward. *ret_x: this stage's output (NULL with the head), to be
  * sent on: it lives until ls_micro_batch_sent, or else the backward pass. The arrays that `batch`
- * points to must live until backward. A token or target outside the vocabulary, or sequences that
- * the global batch does not have, are LS_ERR_INPUT on every rank. Kept until backward
- * (LS_MEM_ACTIVATIONS): by recompute, everything; everything but the probabilities; every layer's
- * input and what the head keeps; nothing. Per layer 2 all-reduces; embedding 1; loss 2 (gathered: 1
- * all-gather). Sequence parallel: per layer 2 all-gathers and 2 reduce-scatters; embedding 1
- * reduce-scatter; before the loss 1 all-gather. */
+ * points to must live until backward. A token or target outside the vocabulary, a token type,
+ * length or order label that is none, or sequences that the global batch does not have, are
+ * LS_ERR_INPUT on every rank. Kept until backward (LS_MEM_ACTIVATIONS): by recompute, everything;
+ * everything but the probabilities; every layer's input and what the head keeps; nothing. Per layer
+ * 2 all-reduces; embedding 1; loss 2 (gathered: 1 all-gather). Sequence parallel: per layer 2
+ * all-gathers and 2 reduce-scatters; embedding 1 reduce-scatter; before the loss 1 all-gather, with
+ * a masked-token head 2; with sentence order 1 broadcast of the first tokens. */
 #define ls_stage_forward LS_TYPED(ls_stage_forward)
 LS_API ls_status ls_stage_forward(ls_stage *stage, ls_micro_batch *micro_batch,
                                   const ls_batch *batch, const ls_real *x,
@@ -93,8 +94,9 @@ LS_API ls_sequence_losses ls_micro_batch_losses(const ls_micro_batch *micro_batc
  *
  * Per layer 2 all-reduces and 2 per shared kv head; head 1. What is computed again sends again:
  * with recompute layer 2 more per layer, with stage those of a whole forward pass. Sequence
- * parallel: per layer 4 all-gathers and 2 reduce-scatters, head 1 and 1, embedding 1 all-gather;
- * and 1 all-reduce per layer and 1 for the head, of the norms' parameters. */
+ * parallel: per layer 4 all-gathers and 2 reduce-scatters, head 1 and 1, with a masked-token head 3
+ * and 1, embedding 1 all-gather; and for the parameters of the norms 1 all-reduce per layer, 1 for
+ * the head and 1 for the embedding, where these have a norm. */
 #define ls_stage_backward LS_TYPED(ls_stage_backward)
 LS_API ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *micro_batch, const ls_real *dx,
                                    ls_valid valid, const ls_real **ret_dx) LS_MUST_USE;
