@@ -51,9 +51,11 @@ static ls_status on_step(void *context, const ls_step *step)
     return LS_OK;
 }
 
-/* The mean CPU time of the first steps of the same training on one thread. */
+/* The mean CPU time of a few steps of this training on one thread, of at most as many as were
+ * traced. They begin with initial values: what a step takes does not depend on them, and the
+ * checkpoint that the run came from may have been saved over since. */
 static ls_status measure_serial_step(const ls_run *traced, const ls_param_table *table,
-                                     uint64_t first_step, uint64_t *ret_ns)
+                                     uint64_t traced_steps, uint64_t *ret_ns)
 {
     ls_status status = LS_OK;
     ls_train_result result = {0};
@@ -61,9 +63,9 @@ static ls_status measure_serial_step(const ls_run *traced, const ls_param_table 
     ls_watcher watcher = {&watch, on_begin, NULL, on_step};
     ls_run run = *traced;
     run.serial = true;
-    run.save = run.trace = NULL;
+    run.load = run.save = run.trace = NULL;
     run.world = (ls_world_options){.stop = traced->world.stop};
-    if (run.steps > first_step + MEASURED_STEPS) run.steps = first_step + MEASURED_STEPS;
+    run.steps = traced_steps < MEASURED_STEPS ? traced_steps : MEASURED_STEPS;
     LS_TRY(ls_train_either(&run, table, &watcher, &result));
     uint64_t steps = result.last_step - result.first_step;
     *ret_ns = steps > 0 ? (watch.end_ns - watch.begin_ns) / steps : 0;
@@ -85,7 +87,7 @@ ls_status ls_trace_save(const ls_run *run, const ls_param_table *table,
     snprintf(facts.model, sizeof facts.model, "%s", run->config.name);
     ls_layout_describe(layout, facts.layout, sizeof facts.layout);
     snprintf(facts.schedule, sizeof facts.schedule, "%s", ls_schedule_kind_name(layout->schedule));
-    LS_TRY(measure_serial_step(run, table, result->first_step, &facts.serial_step_ns));
+    LS_TRY(measure_serial_step(run, table, facts.steps, &facts.serial_step_ns));
     LS_TRY(ls_trace_file_write(run->trace, &facts, layout, ls_trace_log(trace)));
 exit:
     return status;

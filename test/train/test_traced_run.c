@@ -182,6 +182,37 @@ START_TEST(grids_leave_whole_traces)
 }
 END_TEST
 
+/* A run that goes on and saves over the file that it came from; few steps and none. */
+START_TEST(runs_that_go_on_are_traced)
+{
+    static const char checkpoint[] = "traced_run_test.safetensors";
+    static const uint64_t steps[] = {1, 7, 7};
+    ls_config config = fixture_config("gpt2-nano");
+    ls_text text = fixture_text();
+    for (int i = 0; i < 3; i++) {
+        ls_run run = fixture_run(&config, &text, steps[i]);
+        ls_trace_file *file = NULL;
+        ls_train_result result;
+        run.serial = false;
+        run.layout.tp = 2;
+        run.load = i > 0 ? checkpoint : NULL;
+        run.save = checkpoint;
+        run.trace = PATH;
+        ls_error_clear();
+        ls_status status = ls_train(&run, NULL, &result);
+        ck_assert_msg(status == LS_OK, "%s", ls_error_text());
+        ls_train_result_free(&result);
+        status = ls_trace_file_read(PATH, &file);
+        ck_assert_msg(status == LS_OK, "%s", ls_error_text());
+        ck_assert_uint_eq(file->facts.steps, i == 0 ? 1 : i == 1 ? 6 : 0);
+        ck_assert_int_eq(file->facts.serial_step_ns > 0, i < 2);
+        ls_trace_file_free(&file);
+    }
+    unlink(checkpoint);
+    unlink(PATH);
+}
+END_TEST
+
 START_TEST(what_cannot_be_traced_is_refused)
 {
     ls_config config = fixture_config("gpt2-nano");
@@ -212,6 +243,7 @@ int main(void)
     TCase *tcase = tcase_create("traced_run");
     tcase_add_test(tcase, bubbles_of_real_runs);
     tcase_add_test(tcase, grids_leave_whole_traces);
+    tcase_add_test(tcase, runs_that_go_on_are_traced);
     tcase_add_test(tcase, what_cannot_be_traced_is_refused);
     tcase_set_timeout(tcase, 120);
     suite_add_tcase(suite, tcase);

@@ -1,0 +1,32 @@
+#include "pipeline/gradient_slots.h"
+
+#include <stdlib.h>
+
+#include "lockstep/numerics/forest_sum.h"
+#include "lockstep/partition/share.h"
+
+ls_status ls_gradient_slots_of(const ls_schedule *schedule, int pp_rank, size_t batch, size_t first,
+                               size_t sequences, size_t *ret_slots)
+{
+    ls_status status = LS_OK;
+    const ls_task *tasks = ls_schedule_of(schedule, pp_rank);
+    size_t M = (size_t)schedule->micro_batches, most = 1;
+    ls_run_of_leaves *runs = malloc(M * sizeof *runs);
+
+    if (!runs) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu micro-batches", M);
+    for (int c = 0; c < schedule->chunks; c++) {
+        size_t n = 0;
+        for (int i = 0; i < schedule->n_tasks && n < M; i++) {
+            if (tasks[i].pass != LS_BACKWARD || tasks[i].chunk != c) continue;
+            ls_share own = ls_share_of(sequences, M, (size_t)tasks[i].micro_batch);
+            size_t lo = first + own.first;
+            runs[n++] = (ls_run_of_leaves){lo, lo + own.count};
+        }
+        size_t slots = ls_forest_sum_slots(batch, runs, n);
+        if (slots > most) most = slots;
+    }
+    *ret_slots = most;
+exit:
+    free(runs);
+    return status;
+}
