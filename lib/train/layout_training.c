@@ -19,6 +19,7 @@ typedef struct shared {
     const ls_run *run;
     const ls_param_table *table;
     const ls_watcher *watcher;
+    const ls_schedule *schedule;
     ls_train_result *result;
 } shared;
 
@@ -33,7 +34,7 @@ typedef struct trainer {
     ls_group *tp, *dp, *pp; /* along one axis of the grid each             */
     ls_group *model;        /* the ranks of this data-parallel replica     */
     ls_store *store;
-    ls_schedule *schedule;
+    const ls_schedule *schedule;
     ls_executor *executor;
     ls_step_batch batch; /* own sequences */
     ls_batch_cut cut;    /* who has which */
@@ -201,8 +202,6 @@ static ls_status set_up(trainer *t)
     LS_TRY(make_groups(t));
     ls_holdings_of(t->table, layout, ls_rank_index(t->rank), holdings);
     LS_TRY(ls_store_create(&t->store, t->table, holdings, memory));
-    LS_TRY(ls_schedule_create(&t->schedule, layout->schedule, layout->pp, layout->micro_batches,
-                              layout->virtual_stages));
     ls_executor_setup setup = {.tp = t->tp,
                                .pp = t->pp,
                                .layout = layout,
@@ -232,7 +231,6 @@ static void tear_down(trainer *t)
 {
     ls_step_batch_free(&t->batch);
     ls_executor_destroy(&t->executor);
-    ls_schedule_destroy(&t->schedule);
     ls_store_destroy(&t->store);
     ls_arena_destroy(&t->temporary);
     ls_arena_destroy(&t->aside);
@@ -242,7 +240,11 @@ static ls_status rank_main(ls_rank *rank, void *argument)
 {
     ls_status status = LS_OK;
     shared *all = argument;
-    trainer t = {.run = all->run, .table = all->table, .watcher = all->watcher, .rank = rank};
+    trainer t = {.run = all->run,
+                 .table = all->table,
+                 .watcher = all->watcher,
+                 .schedule = all->schedule,
+                 .rank = rank};
     ls_rank_report *report = &all->result->rank[ls_rank_index(rank)];
     ls_digest *digest = NULL;
     uint64_t first;
@@ -273,16 +275,22 @@ ls_status ls_train_layout(const ls_run *run, const ls_param_table *table, const 
                           ls_train_result *ret_result)
 {
     ls_status status = LS_OK;
+    const ls_layout *layout = &run->layout;
     ls_train_result result = {0};
-    shared all = {run, table, watcher, &result};
-    int ranks = ls_layout_ranks(&run->layout);
+    ls_schedule *schedule = NULL;
+    int ranks = ls_layout_ranks(layout);
 
     LS_TRY(ls_checkpoint_check(run, table));
+    /* One for all ranks: with many micro-batches the lists of a long pipeline are megabytes. */
+    LS_TRY(ls_schedule_create(&schedule, layout->schedule, layout->pp, layout->micro_batches,
+                              layout->virtual_stages));
+    shared all = {run, table, watcher, schedule, &result};
     LS_TRY(ls_train_result_begin(&result, ranks));
     LS_TRY(ls_world_run(ranks, &run->world, rank_main, &all));
     *ret_result = result;
     result.rank = NULL;
 exit:
+    ls_schedule_destroy(&schedule);
     ls_train_result_free(&result);
     return status;
 }
