@@ -16,6 +16,7 @@ typedef struct knowledge {
     size_t missing;   /* collective: members that have not come */
     int64_t last;     /* collective: when the last one so far came; message: when it was posted */
     int64_t received; /* message: when the receiver has it */
+    double end;       /* collective: when it ends; not known while somebody is missing */
 } knowledge;
 
 typedef struct player {
@@ -82,14 +83,15 @@ static ls_status play_collective(player *p, ls_event_place at, size_t m, int64_t
     knowledge *known = &p->known[m];
     if (!p->has_come[at.rank]) {
         if (p->clock[at.rank] > known->last) known->last = p->clock[at.rank];
-        if (--known->missing == 0)
+        if (--known->missing == 0) {
+            known->end = (double)known->last + collective_ns(p, match);
             for (size_t i = 0; i < match->count; i++)
                 make_ready(p, p->matches->places[match->first + i].rank);
+        }
     }
     if (known->missing > 0) return LS_OK;
-    double end = (double)known->last + collective_ns(p, match);
-    LS_TRY(check_time(p, at, end));
-    *ret_end = (int64_t)llround(end);
+    LS_TRY(check_time(p, at, known->end));
+    *ret_end = (int64_t)llround(known->end);
     set_span(p, at, known->last, *ret_end);
 exit:
     return status;
@@ -176,7 +178,7 @@ static ls_status play(player *p)
     ls_replay *replay = p->replay;
     for (size_t m = 0; m < p->matches->count; m++) {
         const ls_match *match = &p->matches->matches[m];
-        p->known[m] = (knowledge){0, UNKNOWN, UNKNOWN};
+        p->known[m] = (knowledge){0, UNKNOWN, UNKNOWN, 0.0};
         for (size_t i = 0; i < match->count; i++) {
             ls_event_place at = p->matches->places[match->first + i];
             p->known[m].missing += !is_left_out(p, &p->log->events[at.rank][at.event]);
@@ -282,7 +284,5 @@ ls_ratio ls_replay_bubble(const ls_replay *replay)
 {
     int64_t over = 0, under = replay->ranks * replay->makespan_ns;
     for (int r = 0; r < replay->ranks; r++) over += replay->shares[r].idle_ns;
-    if (under == 0) return (ls_ratio){0, 1};
-    int64_t divisor = ls_greatest_common_divisor(over, under);
-    return (ls_ratio){over / divisor, under / divisor};
+    return under == 0 ? (ls_ratio){0, 1} : ls_ratio_of(over, under);
 }

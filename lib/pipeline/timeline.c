@@ -17,7 +17,7 @@ int64_t ls_greatest_common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-static ls_ratio ratio_of(int64_t over, int64_t under)
+ls_ratio ls_ratio_of(int64_t over, int64_t under)
 {
     int64_t divisor = ls_greatest_common_divisor(over, under);
     ls_ratio ratio = {over / divisor, under / divisor};
@@ -102,7 +102,7 @@ ls_ratio ls_timeline_bubble(const ls_timeline *timeline)
 {
     int64_t idle = 0;
     for (int p = 0; p < timeline->schedule->stages; p++) idle += timeline->idle[p];
-    return ratio_of(idle, timeline->schedule->stages * timeline->makespan);
+    return ls_ratio_of(idle, timeline->schedule->stages * timeline->makespan);
 }
 
 ls_ratio ls_bubble_formula(int stages, int micro_batches, int chunks)
@@ -112,5 +112,5 @@ ls_ratio ls_bubble_formula(int stages, int micro_batches, int chunks)
      * takes M steps, but K when a rank waits for the first one to come round; the last round takes
      * its M steps, and the way down the pipeline adds K - 1. */
     int64_t work = V * M, makespan = (V - 1) * later(M, K) + M + K - 1;
-    return ratio_of(makespan - work, makespan);
+    return ls_ratio_of(makespan - work, makespan);
 }
