@@ -139,6 +139,10 @@ size_t ls_forest_sum_slots(size_t leaves, const ls_run_of_leaves *runs, size_t n
     ls_forest_sum sum = {leaves, room, calloc(room, sizeof *sum.held)};
     if (!sum.held) return leaves;
     for (size_t r = 0; r < n; r++) {
+        /* The first free slots are taken, so none lies beyond the most in use so far. Looking no
+         * further than one run can reach from there, a run costs the same however many there are.
+         */
+        sum.slots = room - most > LS_FOREST_MAX ? most + LS_FOREST_MAX : room;
         if (ls_forest_sum_arrive(&sum, runs[r], nodes, slots, &count) != LS_OK) break;
         size_t held = ls_forest_sum_held(&sum);
         if (held > most) most = held;
