@@ -98,9 +98,11 @@ static ls_status check_numbers(ls_schedule_kind kind, int stages, int micro_batc
     if (micro_batches < 1)
         LS_FAIL(LS_ERR_INPUT, "--micro-batches %d: a batch has 1 micro-batch or more",
                 micro_batches);
-    if (micro_batches > INT_MAX / 2 / chunks)
-        LS_FAIL(LS_ERR_INPUT, "--micro-batches %d: at most %d with --virtual-stages %d",
-                micro_batches, INT_MAX / 2 / chunks, chunks);
+    /* An int numbers all passes of the pipeline: the tags of messages do. */
+    int most = INT_MAX / 2 / (stages * chunks);
+    if (micro_batches > most)
+        LS_FAIL(LS_ERR_INPUT, "--micro-batches %d: at most %d with --pp %d, --virtual-stages %d",
+                micro_batches, most, stages, chunks);
 exit:
     return status;
 }

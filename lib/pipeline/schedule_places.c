@@ -1,5 +1,6 @@
 #include "pipeline/schedule_places.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 static size_t slot_of(const ls_schedule *schedule, int rank, ls_task task)
@@ -13,10 +14,11 @@ static ls_status check_sizes(const ls_schedule *schedule)
 {
     ls_status status = LS_OK;
     if (schedule->stages < 1 || schedule->chunks < 1 || schedule->micro_batches < 1 ||
-        schedule->n_tasks < 0 || schedule->stages > LS_MAX_STAGES / schedule->chunks)
+        schedule->n_tasks < 0 || schedule->stages > LS_MAX_STAGES / schedule->chunks ||
+        schedule->micro_batches > INT_MAX / 2 / (schedule->stages * schedule->chunks))
         LS_FAIL(LS_ERR_INPUT,
                 "schedule: %d pipeline ranks, %d chunks, %d micro-batches, %d tasks per rank; each "
-                "is 1 or more, ranks times chunks at most %d",
+                "is 1 or more, ranks times chunks at most %d, and an int counts all passes",
                 schedule->stages, schedule->chunks, schedule->micro_batches, schedule->n_tasks,
                 LS_MAX_STAGES);
 exit:

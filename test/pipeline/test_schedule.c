@@ -274,7 +274,7 @@ static const struct {
      1,
      {NULL},
      "schedule: 0 pipeline ranks, 1 chunks, 1 micro-batches, 0 tasks per rank; each is 1 or more, "
-     "ranks times chunks at most 256"},
+     "ranks times chunks at most 256, and an int counts all passes"},
 };
 
 START_TEST(faults_are_named)
@@ -376,7 +376,7 @@ static const struct {
      "possible; "
      "use at most 128 virtual stages"},
     {LS_INTERLEAVED, 2, INT_MAX, 4,
-     "--micro-batches 2147483647: at most 268435455 with --virtual-stages 4"},
+     "--micro-batches 2147483647: at most 134217727 with --pp 2, --virtual-stages 4"},
 };
 
 START_TEST(bad_numbers_are_refused)

@@ -52,10 +52,9 @@ typedef struct ls_schedule {
  * late: with K = 4, V = 3, groups of 4 and 1 even wait for each other in a circle.
  *
  * Cost: O(K M V). Errors: LS_ERR_INPUT when a number is below 1, when V > 1 with a kind other than
- * LS_INTERLEAVED, when K V > LS_MAX_STAGES or a list has more tasks than an int counts;
- * LS_ERR_MEMORY.
- * Source: arXiv 1811.06965, section 2.3; arXiv 2006.09503 (flush), arXiv 2104.04473, section 2.2.
- */
+ * LS_INTERLEAVED, when K V > LS_MAX_STAGES, when there are more passes in all than an int counts;
+ * LS_ERR_MEMORY. Source: arXiv 1811.06965, section 2.3; arXiv 2006.09503 (flush); arXiv 2104.04473,
+ * section 2.2. */
 LS_API ls_status ls_schedule_create(ls_schedule **ret_schedule, ls_schedule_kind kind, int stages,
                                     int micro_batches, int chunks) LS_MUST_USE;
 
