@@ -63,8 +63,4 @@ struct ls_micro_batch {
     ls_real *losses, *max, *sum_exp; /* per token */
 };
 
-/* Rows of the activations between blocks, for B sequences of S tokens. */
-#define ls_stage_rows LS_TYPED(ls_stage_rows)
-size_t ls_stage_rows(const ls_stage *stage, size_t B, size_t S);
-
 #endif

@@ -14,8 +14,8 @@ static ls_status begin_flight(ls_executor *e, ls_chunk *own, int micro_batch,
     ls_flight *f = ls_flight_of(e, own, -1);
     if (!f)
         LS_FAIL(LS_ERR_INPUT, "the schedule begins micro-batch %d in stage %d a second time",
-                micro_batch, own->stage);
-    if (!f->kept) LS_TRY(ls_micro_batch_create(&f->kept, own->stage_part));
+                micro_batch, own->number);
+    if (!f->kept) LS_TRY(ls_micro_batch_create(&f->kept, own->stage));
     if (!f->input) LS_TRY(ls_arena_create(&f->input, e->memory, LS_MEM_ACTIVATIONS));
     f->micro_batch = micro_batch;
     f->over = false;
@@ -42,11 +42,11 @@ static ls_status forward(ls_executor *e, ls_chunk *own, const ls_batch *batch, i
     ls_valid valid;
 
     LS_TRY(begin_flight(e, own, micro_batch, &f));
-    if (own->stage > 0)
-        LS_TRY(ls_take_over(e, f->input, own->stage, micro_batch, LS_FORWARD, count, &x));
-    LS_TRY(ls_stage_forward(own->stage_part, f->kept, batch, x, &y));
-    if (own->stage < e->stages - 1)
-        LS_TRY(ls_pass_on(e, f, own->stage, LS_FORWARD, y, count));
+    if (own->number > 0)
+        LS_TRY(ls_take_over(e, f->input, own->number, micro_batch, LS_FORWARD, count, &x));
+    LS_TRY(ls_stage_forward(own->stage, f->kept, batch, x, &y));
+    if (own->number < e->stages - 1)
+        LS_TRY(ls_pass_on(e, f, own->number, LS_FORWARD, y, count));
     else
         hand_over(losses, batch->first - e->setup.first, ls_micro_batch_losses(f->kept, &valid),
                   batch->B);
@@ -64,17 +64,17 @@ static ls_status backward(ls_executor *e, ls_chunk *own, const ls_batch *batch, 
 
     if (!f)
         LS_FAIL(LS_ERR_INPUT, "the schedule takes micro-batch %d backward in stage %d first",
-                micro_batch, own->stage);
-    if (own->stage < e->stages - 1)
-        LS_TRY(ls_take_over(e, e->incoming, own->stage, micro_batch, LS_BACKWARD, count, &dy));
+                micro_batch, own->number);
+    if (own->number < e->stages - 1)
+        LS_TRY(ls_take_over(e, e->incoming, own->number, micro_batch, LS_BACKWARD, count, &dy));
     /* Whoever sent that gradient had taken the output before. */
     if (f->sending) LS_TRY(ls_flight_sent(f));
-    LS_TRY(ls_stage_backward(own->stage_part, f->kept, dy, valid, &dx));
+    LS_TRY(ls_stage_backward(own->stage, f->kept, dy, valid, &dx));
     ls_arena_release(e->incoming, 0);
     ls_arena_release(f->input, 0);
     f->over = true;
-    if (own->stage > 0)
-        LS_TRY(ls_pass_on(e, f, own->stage, LS_BACKWARD, dx, count));
+    if (own->number > 0)
+        LS_TRY(ls_pass_on(e, f, own->number, LS_BACKWARD, dx, count));
     else
         f->micro_batch = -1;
 exit:
@@ -99,23 +99,21 @@ ls_status ls_executor_run(ls_executor *e, const ls_batch *batch, ls_valid valid,
                e->store->gradient_slots * e->store->gradient_count * sizeof(ls_real));
         goto exit;
     }
-    for (int c = 0; c < layout->virtual_stages; c++)
-        ls_stage_begin_gradients(e->chunks[c].stage_part);
+    for (int c = 0; c < layout->virtual_stages; c++) ls_stage_begin_gradients(e->chunks[c].stage);
     for (int i = 0; i < schedule->n_tasks; i++) {
         ls_chunk *own = &e->chunks[tasks[i].chunk];
         ls_share part = ls_own_micro_batch(&e->setup, tasks[i].micro_batch);
         ls_batch micro_batch = ls_batch_part(batch, part.first, part.count);
         LS_TRY(ls_flights_look_after(e, false));
         ls_trace_task(rank, tasks[i].pass == LS_FORWARD ? "forward" : "backward", (int)batch->step,
-                      own->stage, tasks[i].micro_batch);
+                      own->number, tasks[i].micro_batch);
         if (tasks[i].pass == LS_FORWARD)
             LS_TRY(forward(e, own, &micro_batch, tasks[i].micro_batch, losses));
         else
             LS_TRY(backward(e, own, &micro_batch, tasks[i].micro_batch, valid));
     }
     LS_TRY(ls_flights_look_after(e, true));
-    for (int c = 0; c < layout->virtual_stages; c++)
-        ls_stage_settle_gradients(e->chunks[c].stage_part);
+    for (int c = 0; c < layout->virtual_stages; c++) ls_stage_settle_gradients(e->chunks[c].stage);
 exit:
     return status;
 }
@@ -127,7 +125,7 @@ ls_status ls_executor_finish(ls_executor *e)
     int own = ls_group_rank(e->setup.pp), last = ls_group_size(e->setup.pp) - 1;
     enum { TAG = -1 };
 
-    ls_stage_finish_gradients(e->chunks[0].stage_part);
+    ls_stage_finish_gradients(e->chunks[0].stage);
     /* A tied embedding's uses meet: each end has the gradient of its own and gets the other's. */
     for (size_t i = 0; i < table->count && last > 0; i++) {
         const ls_slot *slot = &e->store->slots[i];

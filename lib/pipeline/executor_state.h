@@ -22,9 +22,10 @@ typedef struct ls_flight {
 /* One of the rank's stages. */
 #define ls_chunk LS_TYPED(ls_chunk)
 typedef struct ls_chunk {
-    int stage; /* number in the model */
-    ls_stage *stage_part;
-    ls_flight *flights; /* M, of which as many are in use as the schedule keeps alive */
+    int number; /* of the stage in the model */
+    ls_stage *stage;
+    ls_flight *flights; /* M, taken up in order: behind one that was never used (kept NULL) none is,
+                           so as many are used as the schedule keeps alive or on their way */
 } ls_chunk;
 
 struct ls_executor {

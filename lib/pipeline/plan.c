@@ -7,6 +7,7 @@
 #include "lockstep/parallel/placement.h"
 #include "lockstep/parallel/sharding.h"
 #include "lockstep/partition/share.h"
+#include "pipeline/gradient_slots.h"
 #include "pipeline/plan_parts.h"
 
 /* Elements that a rank holds of the table. */
@@ -45,7 +46,7 @@ static ls_stage_part stage_of(const ls_plan *plan, const size_t *bounds, int num
 
 /* What the tensor-parallel ranks of one pipeline rank and replica have in common. */
 typedef struct shared {
-    uint64_t slots;    /* of gradients */
+    size_t slots;      /* of gradients */
     uint64_t messages; /* sequences in the buffers of messages */
 } shared;
 
@@ -108,8 +109,8 @@ static ls_status plan_ranks(ls_plan *plan, const ls_plan_setup *setup, const ls_
         for (int dp = 0; dp < layout->dp; dp++) {
             ls_share own = ls_share_of(setup->batch, (size_t)layout->dp, (size_t)dp);
             shared common;
-            LS_TRY(ls_schedule_slots(plan->schedule, pp, setup->batch, own.first, own.count,
-                                     &common.slots));
+            LS_TRY(ls_gradient_slots_of(plan->schedule, pp, setup->batch, own.first, own.count,
+                                        &common.slots));
             LS_TRY(ls_schedule_messages(places, pp, own.count, &common.messages));
             for (int tp = 0; tp < layout->tp; tp++) {
                 ls_coordinates at = {.tp = tp, .dp = dp, .pp = pp};

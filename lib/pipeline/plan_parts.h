@@ -91,9 +91,4 @@ ls_schedule_peaks ls_schedule_peaks_of(const ls_schedule *schedule, int pp_rank,
 ls_status ls_schedule_messages(const ls_places *places, int pp_rank, size_t sequences,
                                uint64_t *ret_sequences) LS_MUST_USE;
 
-/* Slots for gradients: ls_forest_sum_slots in the order of each chunk's backward passes, the most
- * over the chunks. Sequences first .. first + count of `batch`. */
-ls_status ls_schedule_slots(const ls_schedule *schedule, int pp_rank, size_t batch, size_t first,
-                            size_t count, uint64_t *ret_slots) LS_MUST_USE;
-
 #endif

@@ -1,8 +1,5 @@
 /* plan_schedule.c - sizes laid over a schedule: a pass never overlaps another of its rank, so the
  * order of the rank's list says what is alive together. */
-#include <stdlib.h>
-
-#include "lockstep/numerics/forest_sum.h"
 #include "lockstep/partition/share.h"
 #include "pipeline/plan_parts.h"
 
@@ -38,30 +35,4 @@ ls_schedule_peaks ls_schedule_peaks_of(const ls_schedule *schedule, int pp_rank,
     peaks.working *= element_bytes;
     peaks.at_once *= element_bytes;
     return peaks;
-}
-
-ls_status ls_schedule_slots(const ls_schedule *schedule, int pp_rank, size_t batch, size_t first,
-                            size_t count, uint64_t *ret_slots)
-{
-    ls_status status = LS_OK;
-    const ls_task *tasks = ls_schedule_of(schedule, pp_rank);
-    size_t M = (size_t)schedule->micro_batches;
-    ls_run_of_leaves *runs = malloc(M * sizeof *runs);
-    uint64_t most = 1;
-
-    if (!runs) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu micro-batches", M);
-    for (int c = 0; c < schedule->chunks; c++) {
-        size_t n = 0;
-        for (int i = 0; i < schedule->n_tasks && n < M; i++) {
-            if (tasks[i].pass != LS_BACKWARD || tasks[i].chunk != c) continue;
-            ls_share own = ls_share_of(count, M, (size_t)tasks[i].micro_batch);
-            size_t lo = first + own.first;
-            runs[n++] = (ls_run_of_leaves){lo, lo + own.count};
-        }
-        at_least(&most, ls_forest_sum_slots(batch, runs, n));
-    }
-    *ret_slots = most;
-exit:
-    free(runs);
-    return status;
 }

@@ -25,17 +25,15 @@ static int tag_of(const ls_executor *e, int cut, int micro_batch, ls_pass pass)
 
 size_t ls_message_elements(const ls_executor *e, const ls_batch *batch)
 {
-    ls_share own = {0, batch->S};
-    if (e->setup.layout->sp)
-        own = ls_share_of(batch->S, (size_t)ls_group_size(e->setup.tp),
-                          (size_t)ls_group_rank(e->setup.tp));
-    return batch->B * own.count * e->store->table->config.d_model;
+    return ls_stage_rows(e->chunks[0].stage, batch->B, batch->S) * e->store->table->config.d_model;
 }
 
 ls_flight *ls_flight_of(const ls_executor *e, const ls_chunk *chunk, int micro_batch)
 {
-    for (int f = 0; f < e->setup.layout->micro_batches; f++)
+    for (int f = 0; f < e->setup.layout->micro_batches; f++) {
         if (chunk->flights[f].micro_batch == micro_batch) return &chunk->flights[f];
+        if (!chunk->flights[f].kept) break;
+    }
     return NULL;
 }
 
@@ -91,6 +89,7 @@ ls_status ls_flights_look_after(ls_executor *e, bool all)
     for (int c = 0; c < e->setup.layout->virtual_stages; c++)
         for (int f = 0; f < e->setup.layout->micro_batches; f++) {
             ls_flight *flight = &e->chunks[c].flights[f];
+            if (!flight->kept) break;
             if (flight->sending && (all || ls_send_is_over(flight->sending)))
                 LS_TRY(ls_flight_sent(flight));
         }

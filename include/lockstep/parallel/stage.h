@@ -46,6 +46,11 @@ LS_API ls_status ls_stage_create(ls_stage **ret_stage, const ls_stage_setup *set
 #define ls_stage_destroy LS_TYPED(ls_stage_destroy)
 LS_API void ls_stage_destroy(ls_stage **stage);
 
+/* Rows of what goes into this rank's part of a stage and comes out of it, for B sequences of S
+ * tokens: B S, sequence parallel B S_r. */
+#define ls_stage_rows LS_TYPED(ls_stage_rows)
+LS_API size_t ls_stage_rows(const ls_stage *stage, size_t B, size_t S);
+
 /* Room for one micro-batch: its memory is taken in the forward pass and given back in the backward
  * pass. Errors: LS_ERR_MEMORY. */
 #define ls_micro_batch_create LS_TYPED(ls_micro_batch_create)
