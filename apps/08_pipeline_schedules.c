@@ -139,7 +139,7 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     int last = k * schedule->chunks - 1, down = (p + 1) % k, up = (p + k - 1) % k;
     size_t layers = L / (size_t)(last + 1), flights = (size_t)(schedule->chunks * m);
     ls_arena *work = NULL;
-    flight *all;
+    flight *all = NULL;
     float *leaves, *dh, *d[2]; /* leaves: [own layers][B], D x D each */
 
     memset(slot, 0, sizeof *slot);
@@ -211,7 +211,7 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     slot->kept_bytes = ls_memory_peak_bytes(memory, LS_MEM_ACTIVATIONS);
     slot->sent = ls_rank_count(rank, LS_OP_SEND);
 exit:
-    for (size_t i = 0; work && i < flights; i++) {
+    for (size_t i = 0; all && i < flights; i++) {
         ls_send_withdraw(&all[i].sending);
         ls_arena_destroy(&all[i].kept);
         ls_arena_destroy(&all[i].outgoing);

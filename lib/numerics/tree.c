@@ -2,9 +2,8 @@
  *
  * All functions here recurse as the tree does: T(n) into a buffer is T(left) into the same buffer,
  * T(right) into a second one that lives on the stack of this level, then one addition per element.
- * The depth is at most
- * 64. Arrays are taken in blocks of columns, so that a level's buffer is small and stays in the
- * first cache; blocks never meet, so they change nothing in the result. */
+ * The depth is at most 64. Arrays are taken in blocks of columns, so that a level's buffer is small
+ * and stays in the first cache; blocks never meet, so they change nothing in the result. */
 #include "lockstep/numerics/tree.h"
 
 #include <assert.h>

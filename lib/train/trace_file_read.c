@@ -10,7 +10,6 @@
 #include "train/trace_file.h"
 
 enum {
-    MOST_RANKS = 4096, /* as in a world */
     MOST_GROUPS = 1 << 20,
     MOST_WORDS = 256, /* different ones: names of tasks and calls */
     WORD_BYTES = 63
@@ -102,7 +101,7 @@ static ls_status read_choice(const reader *r, const json_t *object, const char *
             return LS_OK;
         }
     char list[200] = "";
-    for (int i = 0, used = 0; i < count; i++)
+    for (int i = 0, used = 0; i < count && used < (int)sizeof list; i++)
         used += snprintf(list + used, sizeof list - (size_t)used, "%s%s", i ? ", " : "", words[i]);
     LS_FAIL(LS_ERR_INPUT, "%s: %s.%s %s: must be one of %s", ls_show(r->path), r->place, key,
             show_value(value), list);
@@ -139,7 +138,7 @@ static ls_status read_group(reader *r, const json_t *object, int number)
     ls_event_log *log = &r->file->log;
     ls_event_group *group = &log->groups[number];
     const char *name = NULL;
-    unsigned char seen[MOST_RANKS] = {0};
+    unsigned char seen[LS_MAX_RANKS] = {0};
     snprintf(r->place, sizeof r->place, "otherData.groups[%d]", number);
     if (!json_is_object(object))
         LS_FAIL(LS_ERR_INPUT, "%s: %s %s: must be an object", ls_show(r->path), r->place,
@@ -190,7 +189,7 @@ static ls_status read_facts(reader *r, const json_t *data)
     LS_TRY(read_unsigned(r, data, "steps", 0, UINT32_MAX, &facts->steps));
     LS_TRY(read_unsigned(r, data, "wall_ns", 0, MOST_NS, &facts->wall_ns));
     LS_TRY(read_unsigned(r, data, "serial_step_ns", 0, MOST_NS, &facts->serial_step_ns));
-    LS_TRY(read_int(r, data, "ranks", 1, MOST_RANKS, &ranks));
+    LS_TRY(read_int(r, data, "ranks", 1, LS_MAX_RANKS, &ranks));
 
     size_t n = (size_t)ranks;
     log->events = calloc(n, sizeof *log->events);

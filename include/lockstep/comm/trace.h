@@ -30,9 +30,8 @@ typedef enum ls_event_kind {
     LS_EVENT_KINDS
 } ls_event_kind;
 
-/* One event. ls_send_receive is three: SEND_BEGIN, RECEIVE, and SEND_END unless
- * it may leave a copy behind. Fields that a kind does not
- * have are 0, NULL or -1. */
+/* One event. ls_send_receive is three: SEND_BEGIN, RECEIVE, and SEND_END unless it may leave a copy
+ * behind. Fields that a kind does not have are 0, NULL or -1. */
 typedef struct ls_event {
     ls_event_kind kind;
     uint64_t begin_ns, end_ns; /* wall time since the world began                          */

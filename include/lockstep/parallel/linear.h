@@ -33,9 +33,8 @@ LS_API ls_status ls_column_linear_backward(const ls_tensor_parallel *tp, ls_real
                                            const ls_cut *out) LS_MUST_USE;
 
 /* y = sum over members of x_r w_r (g forward: 1 all-reduce; sequence parallel: 1 reduce-scatter),
- * then + bias. x: tokens x own columns
- * of the cut axis; w: own rows x out; bias: out, the same on every member, or NULL; y: tokens x
- * out, the same on every member. */
+ * then + bias. x: tokens x own columns of the cut axis; w: own rows x out; bias: out, the same on
+ * every member, or NULL; y: tokens x out, the same on every member. */
 #define ls_row_linear_forward LS_TYPED(ls_row_linear_forward)
 LS_API ls_status ls_row_linear_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *x,
                                        const ls_real *w, const ls_real *bias, ls_axis tokens,

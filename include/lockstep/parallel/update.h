@@ -9,9 +9,8 @@
 
 LS_BEGIN_DECLS
 
-/* Adds the uses of every tied parameter, input use first (rule 13), into use 0, where both are
- * held.
- */
+/* Adds the uses of every tied parameter, input use first (rule 13), into use 0, where this rank has
+ * both. No communication. */
 #define ls_add_uses LS_TYPED(ls_add_uses)
 LS_API void ls_add_uses(ls_store *store);
 

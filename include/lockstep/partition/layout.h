@@ -71,12 +71,13 @@ LS_API void ls_layout_stage_bounds(const ls_layout *layout, size_t layers, size_
 LS_API const char *ls_schedule_kind_name(ls_schedule_kind kind);
 LS_API const char *ls_recompute_name(ls_recompute recompute);
 
-/* Writes the layout as "dp 2 x pp 2 x tp 2, sp, 1f1b, 4 micro-batches" (what is 1 or none left out;
- * "one rank" when there is nothing to say); buffer: size bytes, always terminated. */
+/* Writes the layout as "dp 2 x pp 2 x tp 2, sp, 1f1b, 4 micro-batches"; what is 1 or none is left
+ * out, and with one micro-batch and one virtual stage the schedule, since all are the same then;
+ * "one rank" when there is nothing to say. buffer: size bytes, always terminated. */
 LS_API void ls_layout_describe(const ls_layout *layout, char *buffer, size_t size);
 
-/* Reads such a description back; what it leaves out is 1 or none. option: who is named in an error,
- * "--layouts". LS_ERR_INPUT names the part that is none. */
+/* Reads such a description back; what it leaves out is 1 or none, the schedule GPipe. option: who
+ * is named in an error, "--layouts". LS_ERR_INPUT names the part that is none. */
 LS_API ls_status ls_layout_parse(const char *option, const char *text,
                                  ls_layout *ret_layout) LS_MUST_USE;
 

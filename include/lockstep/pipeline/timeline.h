@@ -52,8 +52,8 @@ LS_API ls_ratio ls_timeline_bubble(const ls_timeline *timeline);
  *
  *     M >= K   (K - 1) / (V M + K - 1)                    GPipe and 1F1B have V = 1
  *     M = 1    (K - 1) / K                                the naive pipeline
- *     M < K    1 - V M / (V K + M - 1)                    a micro-batch that comes round to the
- * next chunk finds its rank waiting
+ *     M < K    1 - V M / (V K + M - 1)                    micro-batches that come round to the
+ *                                                         next chunk find their rank waiting
  *
  * K, M, V at least 1. Source: arXiv 1811.06965, section 2.3; arXiv 2104.04473, section 2.2; the
  * last line: V - 1 rounds of K steps and a last one of M + K - 1. */
