@@ -65,15 +65,16 @@ static ls_status check_even_partition(const ls_layout *layout, size_t layers)
 {
     ls_status status = LS_OK;
     char use[48], use_pp[48];
+    const char *verb = layers == 1 ? " makes" : "s make";
     size_t pp = (size_t)layout->pp, V = (size_t)layout->virtual_stages;
     if (pp > layers)
-        LS_FAIL(LS_ERR_INPUT, "--pp %zu: %zu layer%s make at most %zu stage%s; use %s", pp, layers,
-                plural(layers), layers, plural(layers), up_to(layers, use));
+        LS_FAIL(LS_ERR_INPUT, "--pp %zu: %zu layer%s at most %zu stage%s; use %s", pp, layers, verb,
+                layers, plural(layers), up_to(layers, use));
     if (pp * V > layers)
         LS_FAIL(LS_ERR_INPUT,
-                "--virtual-stages %zu: %zu layer%s make at most %zu stage%s, not pp %zu x %zu; use "
+                "--virtual-stages %zu: %zu layer%s at most %zu stage%s, not pp %zu x %zu; use "
                 "%s%s%s",
-                V, layers, plural(layers), layers, plural(layers), pp, V, up_to(layers / pp, use),
+                V, layers, verb, layers, plural(layers), pp, V, up_to(layers / pp, use),
                 V <= layers ? ", or --pp " : "", V <= layers ? up_to(layers / V, use_pp) : "");
 exit:
     return status;
