@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/new_file.h"
 #include "lockstep/pipeline/drawing.h"
+#include "report/drawing_file.h"
 
 int ls_replay_last_step(const ls_event_log *log)
 {
@@ -192,11 +192,21 @@ exit:
     return status;
 }
 
-static ls_status draw_svg(FILE *file, const ls_event_log *log, const ls_replay *replay, int step,
-                          const int *stage_of, const char *title)
+/* What is to be drawn. */
+typedef struct picture {
+    const ls_event_log *log;
+    const ls_replay *replay;
+    int step;
+    const int *stage_of;
+    const char *title;
+} picture;
+
+static ls_status draw_svg(FILE *file, const void *context)
 {
     enum { PARTS = 1500, NAME_BYTES = 40 };
     ls_status status = LS_OK;
+    const picture *p = context;
+    const ls_event_log *log = p->log;
     int64_t begin = 0, end = 0;
     int pp = 1;
     size_t n = (size_t)log->ranks;
@@ -205,19 +215,20 @@ static ls_status draw_svg(FILE *file, const ls_event_log *log, const ls_replay *
     const char **rows = malloc(n * sizeof *rows);
     if (names == NULL || rows == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
     for (size_t r = 0; r < n; r++)
-        if (stage_of[r] >= pp) pp = stage_of[r] + 1;
+        if (p->stage_of[r] >= pp) pp = p->stage_of[r] + 1;
     for (size_t r = 0; r < n; r++) {
         if (pp > 1)
-            snprintf(names[r], NAME_BYTES, "rank %zu (pp %d)", r, stage_of[r]);
+            snprintf(names[r], NAME_BYTES, "rank %zu (pp %d)", r, p->stage_of[r]);
         else
             snprintf(names[r], NAME_BYTES, "rank %zu", r);
         rows[r] = names[r];
     }
-    if (ls_replay_window(log, replay, step, &begin, &end)) {
+    if (ls_replay_window(log, p->replay, p->step, &begin, &end)) {
         b.smallest = (double)(end - begin) * 1e-3 / PARTS;
-        for (int r = 0; r < log->ranks; r++) LS_TRY(add_rank(&b, log, replay, step, r, begin, pp));
+        for (int r = 0; r < log->ranks; r++)
+            LS_TRY(add_rank(&b, log, p->replay, p->step, r, begin, pp));
     }
-    ls_drawing drawing = {title, "us", log->ranks, rows, b.all, b.n};
+    ls_drawing drawing = {p->title, "us", log->ranks, rows, b.all, b.n};
     ls_svg_boxes(file, &drawing);
 exit:
     free(b.all);
@@ -229,21 +240,5 @@ exit:
 ls_status ls_replay_svg(const char *path, const ls_event_log *log, const ls_replay *replay,
                         int step, const int *stage_of, const char *title)
 {
-    ls_status status = LS_OK;
-    ls_new_file *file = NULL;
-    char *bytes = NULL;
-    size_t count = 0;
-    FILE *memory = open_memstream(&bytes, &count);
-    if (memory == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
-    status = draw_svg(memory, log, replay, step, stage_of, title);
-    if (fclose(memory) != 0 && status == LS_OK)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
-    LS_TRY(status);
-    LS_TRY(ls_new_file_create(&file, path));
-    LS_TRY(ls_new_file_write(file, bytes, count));
-    LS_TRY(ls_new_file_commit(file));
-exit:
-    ls_new_file_destroy(&file);
-    free(bytes);
-    return status;
+    return ls_drawing_file(path, draw_svg, &(picture){log, replay, step, stage_of, title});
 }
