@@ -32,9 +32,8 @@ ls_status machine_holds_model(const ls_run *run)
     char need_text[LS_NUMBER_TEXT], there_text[LS_NUMBER_TEXT];
     double elements = 0.0, there = machine_bytes();
     LS_TRY(count_elements(&run->config, &elements));
-    /* Value and gradient, and one or two moments. */
-    double arrays = run->optimizer == LS_ADAMW ? 4.0 : 3.0;
-    double need = elements * arrays * (double)ls_dtype_bytes(run->dtype);
+    /* Value, gradient and two moments: a store has room for both, whatever the optimizer. */
+    double need = 4.0 * elements * (double)ls_dtype_bytes(run->dtype);
     if (there > 0.0 && need > there)
         LS_FAIL(LS_ERR_INPUT,
                 "--layers %zu, --d-model %zu, --d-ff %zu, --vocab %zu: %.3g parameters with "

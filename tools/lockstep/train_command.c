@@ -57,10 +57,10 @@ static void print_result(FILE *out, const settings *s, const ls_train_result *re
 {
     char rate[LS_NUMBER_TEXT], time[LS_NUMBER_TEXT];
     double seconds = (double)result->ns * 1e-9;
-    fprintf(out, "\n%s tokens/s, %llu steps in %s\n",
+    uint64_t steps = result->last_step - result->first_step;
+    fprintf(out, "\n%s tokens/s, %llu step%s in %s\n",
             ls_number_text(seconds > 0.0 ? (uint64_t)((double)result->tokens / seconds) : 0, rate),
-            (unsigned long long)(result->last_step - result->first_step),
-            ls_duration_text(result->ns, time));
+            (unsigned long long)steps, steps == 1 ? "" : "s", ls_duration_text(result->ns, time));
     if (s->run.save != NULL) fprintf(out, "saved in %s\n", ls_show(s->run.save));
     if (s->run.trace != NULL) fprintf(out, "trace in %s\n", ls_show(s->run.trace));
     fprintf(out, "digest: %s\n", result->digest);
