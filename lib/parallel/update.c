@@ -27,10 +27,12 @@ ls_status ls_shared_squares(ls_group *model, const ls_layout *layout, const ls_s
 
     LS_TRY(ls_arena_zalloc(temporary, n, sizeof *squares, (void *)&squares));
     ls_store_squares(store, squares);
-    /* What is held twice is the first holder's to tell. */
+    /* What is held elsewhere is not this rank's to tell, and what is held twice the first holder's.
+     */
     for (size_t i = 0; i < table->count; i++)
         for (size_t g = 0; g < table->params[i].axis.granules; g++, at++)
-            if (ls_first_holder(table, layout, i, g) != own) squares[at] = -0.0;
+            if (!store->slots[i].value || ls_first_holder(table, layout, i, g) != own)
+                squares[at] = -0.0;
     LS_TRY(ls_bring_together(model, squares, squares, n, LS_F64, temporary));
     *ret_squares = ls_tree_sum_f64(squares, n, 1);
 exit:
