@@ -33,7 +33,9 @@
  * Its 34 are these 16 elements and 2 bytes of masks, which here are drawn again; its 5 are two
  * bytes of probabilities, one of their mask and two of what dropout made of them, here drawn again
  * too: 1. It leaves the statistics of the norms out, 4 / D. Key/value heads shared by several heads
- * make k and v smaller, and where tp cuts a group of heads, each of its ranks has its own copy. */
+ * make k and v smaller, and where tp cuts a group of heads, each of its ranks has its own copy.
+ * Norms behind the residual sums keep x + MLP in place of norm 2's output, which is the next
+ * layer's x. */
 #ifndef LS_PIPELINE_PLAN_H
 #define LS_PIPELINE_PLAN_H
 
