@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every grid of at most 8 ranks, every schedule: test_sweeps.py PROGRAM MODEL
+"""Every grid of at most RANKS ranks, every schedule: test_sweeps.py PROGRAM MODEL RANKS
 
 One step of training in some hundred layouts, each with the bits of the serial run: loss, gradients,
 parameters, with dropout and clipping on. What the list of layouts covers is tested in test_sweep.c.
@@ -9,7 +9,7 @@ import sys
 
 import program as p
 
-RANKS = 8
+RANKS = int(sys.argv[3])
 
 
 def main(program, checks):
@@ -18,7 +18,7 @@ def main(program, checks):
     checks.that(done.status == 0, f"the sweep\n{done}")
     facts = json.loads(done.out)
     layouts = [run["layout"] for run in facts["layouts"]]
-    checks.that(facts["count"] == facts["bit_exact"] == len(layouts) > 300, f"too few\n{done}")
+    checks.that(facts["count"] == facts["bit_exact"] == len(layouts) > 40 * RANKS, f"too few\n{done}")
     checks.that(all(run["bit_exact"] for run in facts["layouts"]), f"not all bit-exact\n{done}")
     checks.that(facts["model"]["dropout"] == 0.1, "without dropout")
     checks.that({run["result"]["digest"] for run in facts["layouts"]} ==
