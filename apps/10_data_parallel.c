@@ -127,14 +127,13 @@ static ls_status one_step(ls_group *dp, int order, const float *dz, float *dW, s
     size_t own = bounds[ls_group_rank(dp) + 1] - first;
     ls_run_of_leaves runs[MAX_B];
     ls_node nodes[LS_FOREST_MAX];
-    bool swap;
     float *values, spare[DV];
 
     for (size_t i = 0; i < M; i++) {
         ls_share part = ls_share_of(own, M, order == LAST_FIRST ? M - 1 - i : i);
         runs[i] = (ls_run_of_leaves){first + part.first, first + part.first + part.count};
     }
-    slot->most[order] = ls_forest_sum_slots(B, runs, M);
+    LS_TRY(ls_forest_sum_slots(B, runs, M, &slot->most[order]));
     LS_TRY(ls_forest_sum_create(&sum, B, slot->most[order]));
     LS_TRY(ls_arena_create(&arena, ls_rank_memory(ls_group_owner(dp)), LS_MEM_GRADIENTS));
     LS_TRY(ls_arena_alloc(arena, slot->most[order] * DV, sizeof *values, (void *)&values));
@@ -147,10 +146,10 @@ static ls_status one_step(ls_group *dp, int order, const float *dz, float *dW, s
             ls_add(values + into * DV, values + into * DV, values + from * DV, DV);
         note(sum, runs[i], slot->waiting[order][i], sizeof slot->waiting[order][i]);
     }
-    while (ls_forest_sum_settle(sum, &into, &from, &swap)) { /* into ascending order */
+    while (ls_forest_sum_settle(sum, &into, &from)) { /* into ascending order */
         memcpy(spare, values + into * DV, sizeof spare);
         memcpy(values + into * DV, values + from * DV, sizeof spare);
-        if (swap) memcpy(values + from * DV, spare, sizeof spare);
+        memcpy(values + from * DV, spare, sizeof spare);
     }
     LS_TRY(ls_all_reduce_forest(dp, dW, values, DV, LS_F32, &(ls_forest){B, bounds}));
 exit:

@@ -37,11 +37,13 @@ static ls_status fill_slot(ls_store *store, ls_slot *slot, const ls_param *param
     /* Below the limits of ls_config_check, so the product stays inside size_t. */
     size_t elements = slot->rows * slot->cols, bytes = sizeof(ls_real);
     LS_TRY(ls_arena_alloc(store->parameters, elements, bytes, &slot->value));
-    for (int use = 0; use < param->uses; use++)
-        if (holding->use_held[use])
+    for (int use = 0; use < param->uses; use++) {
+        slot->made[use] = holding->use_held[use];
+        if (slot->made[use])
             store->gradient_count += elements;
         else if (holding->use_received[use])
             LS_TRY(ls_arena_alloc(store->received, elements, bytes, &slot->grad[use]));
+    }
     LS_TRY(ls_arena_zalloc(store->optimizer, elements, bytes, &slot->m));
     LS_TRY(ls_arena_zalloc(store->optimizer, elements, bytes, &slot->v));
 exit:
@@ -73,15 +75,6 @@ ls_status ls_store_create(ls_store **ret_store, const ls_param_table *table,
         if (holding.held) LS_TRY(fill_slot(store, &store->slots[i], &table->params[i], &holding));
     }
     LS_TRY(ls_store_gradient_slots(store, 1));
-    for (size_t i = 0, at = 0; i < table->count; i++) {
-        ls_slot *slot = &store->slots[i];
-        ls_holding holding = holdings ? holdings[i] : whole_of(&table->params[i]);
-        for (int use = 0; holding.held && use < LS_MAX_USES; use++) {
-            if (!holding.use_held[use]) continue;
-            slot->grad[use] = store->gradient_slab + at;
-            at += slot->rows * slot->cols;
-        }
-    }
     *ret_store = store;
     store = NULL;
 exit:
@@ -92,17 +85,18 @@ exit:
 ls_status ls_store_gradient_slots(ls_store *store, size_t slots)
 {
     ls_status status = LS_OK;
-    ls_real *before = store->gradient_slab, *slab = NULL;
+    ls_real *slab = NULL;
     if (store->gradient_count != 0 && slots > SIZE_MAX / store->gradient_count)
         LS_FAIL(LS_ERR_MEMORY, "%zu slots of %zu gradients are more than can be addressed", slots,
                 store->gradient_count);
     ls_arena_release(store->gradients, 0);
     LS_TRY(ls_arena_alloc(store->gradients, slots * store->gradient_count, sizeof *slab, &slab));
-    for (size_t i = 0; i < store->table->count; i++)
+    for (size_t i = 0, at = 0; i < store->table->count; i++)
         for (int use = 0; use < LS_MAX_USES; use++) {
-            ls_real **grad = &store->slots[i].grad[use];
-            if (*grad && before <= *grad && *grad < before + store->gradient_count)
-                *grad = slab + (*grad - before);
+            ls_slot *slot = &store->slots[i];
+            if (!slot->made[use]) continue;
+            slot->grad[use] = slab + at;
+            at += slot->rows * slot->cols;
         }
     store->gradient_slab = slab;
     store->gradient_slots = slots;

@@ -108,7 +108,7 @@ bool ls_forest_sum_next(ls_forest_sum *sum, size_t *ret_into, size_t *ret_from)
     return false;
 }
 
-bool ls_forest_sum_settle(ls_forest_sum *sum, size_t *ret_to, size_t *ret_from, bool *ret_swap)
+bool ls_forest_sum_settle(ls_forest_sum *sum, size_t *ret_one, size_t *ret_other)
 {
     for (size_t to = 0; to < sum->slots; to++) {
         size_t least = sum->slots;
@@ -119,35 +119,38 @@ bool ls_forest_sum_settle(ls_forest_sum *sum, size_t *ret_to, size_t *ret_from, 
         if (least == sum->slots) return false;
         if (least == to) continue;
         ls_node moved = sum->held[least];
-        *ret_swap = !is_free(sum->held[to]);
         sum->held[least] = sum->held[to];
         sum->held[to] = moved;
-        *ret_to = to;
-        *ret_from = least;
+        *ret_one = to;
+        *ret_other = least;
         return true;
     }
     return false;
 }
 
-size_t ls_forest_sum_slots(size_t leaves, const ls_run_of_leaves *runs, size_t n)
+ls_status ls_forest_sum_slots(size_t leaves, const ls_run_of_leaves *runs, size_t n,
+                              size_t *ret_slots)
 {
+    ls_status status = LS_OK;
     /* A free slot for every leaf that can wait: two per level of the tree for each run. */
     size_t most = 1, into, from, count, slots[LS_FOREST_MAX];
     ls_node nodes[LS_FOREST_MAX];
     size_t room = LS_FOREST_MAX;
     for (size_t r = 0; r < n; r++) room += ls_tree_forest(leaves, runs[r].lo, runs[r].hi, NULL);
     ls_forest_sum sum = {leaves, room, calloc(room, sizeof *sum.held)};
-    if (!sum.held) return leaves;
+    if (!sum.held) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu runs of leaves", n);
     for (size_t r = 0; r < n; r++) {
         /* The first free slots are taken, so none lies beyond the most in use so far. Looking no
          * further than one run can reach from there, a run costs the same however many there are.
          */
         sum.slots = room - most > LS_FOREST_MAX ? most + LS_FOREST_MAX : room;
-        if (ls_forest_sum_arrive(&sum, runs[r], nodes, slots, &count) != LS_OK) break;
+        LS_TRY(ls_forest_sum_arrive(&sum, runs[r], nodes, slots, &count));
         size_t held = ls_forest_sum_held(&sum);
         if (held > most) most = held;
         while (ls_forest_sum_next(&sum, &into, &from)) continue;
     }
+    *ret_slots = most;
+exit:
     free(sum.held);
-    return most;
+    return status;
 }

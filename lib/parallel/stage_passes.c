@@ -265,12 +265,11 @@ void ls_stage_begin_gradients(ls_stage *stage)
 
 void ls_stage_settle_gradients(ls_stage *stage)
 {
-    size_t to, from, stride = stage->store->gradient_count;
-    bool swap;
-    while (stage->sum && ls_forest_sum_settle(stage->sum, &to, &from, &swap))
+    size_t one, other, stride = stage->store->gradient_count;
+    while (stage->sum && ls_forest_sum_settle(stage->sum, &one, &other))
         for (size_t i = 0; i < stage->n_gradients; i++) {
-            ls_real *a = stage->gradients[i].values + to * stride;
-            ls_real *b = stage->gradients[i].values + from * stride;
+            ls_real *a = stage->gradients[i].values + one * stride;
+            ls_real *b = stage->gradients[i].values + other * stride;
             for (size_t e = 0; e < stage->gradients[i].count; e++) {
                 ls_real moved = b[e];
                 b[e] = a[e];

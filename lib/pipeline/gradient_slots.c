@@ -10,7 +10,7 @@ ls_status ls_gradient_slots_of(const ls_schedule *schedule, int pp_rank, size_t 
 {
     ls_status status = LS_OK;
     const ls_task *tasks = ls_schedule_of(schedule, pp_rank);
-    size_t M = (size_t)schedule->micro_batches, most = 1;
+    size_t M = (size_t)schedule->micro_batches, slots, most = 1;
     ls_run_of_leaves *runs = malloc(M * sizeof *runs);
 
     if (!runs) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu micro-batches", M);
@@ -22,7 +22,7 @@ ls_status ls_gradient_slots_of(const ls_schedule *schedule, int pp_rank, size_t 
             size_t lo = first + own.first;
             runs[n++] = (ls_run_of_leaves){lo, lo + own.count};
         }
-        size_t slots = ls_forest_sum_slots(batch, runs, n);
+        LS_TRY(ls_forest_sum_slots(batch, runs, n, &slots));
         if (slots > most) most = slots;
     }
     *ret_slots = most;

@@ -49,7 +49,7 @@ void ls_run_defaults(ls_run *ret_run, const ls_config *config);
  * batch, steps. LS_ERR_INPUT: one line with the option, the value and what is allowed. */
 ls_status ls_run_check(const ls_run *run) LS_MUST_USE;
 
-typedef enum ls_phase { LS_PHASE_GRADIENT = 0, LS_PHASE_CLIPPED, LS_PHASE_UPDATE } ls_phase;
+typedef enum ls_phase { LS_PHASE_GRADIENT = 0, LS_PHASE_UPDATE } ls_phase;
 
 /* What a step gave. */
 typedef struct ls_step {

@@ -39,14 +39,20 @@ static void add_runs(ls_forest_sum *sum, float *value, const float *x, const ls_
     }
 }
 
+static size_t slots_of(size_t leaves, const ls_node *runs, size_t n)
+{
+    size_t slots = 0;
+    ck_assert_int_eq(ls_forest_sum_slots(leaves, runs, n, &slots), LS_OK);
+    return slots;
+}
+
 static void settle(ls_forest_sum *sum, float *value)
 {
-    size_t to, from;
-    bool swap;
-    while (ls_forest_sum_settle(sum, &to, &from, &swap)) {
-        float moved = value[from];
-        value[from] = swap ? value[to] : 1e30f;
-        value[to] = moved;
+    size_t one, other;
+    while (ls_forest_sum_settle(sum, &one, &other)) {
+        float moved = value[one];
+        value[one] = value[other];
+        value[other] = moved;
     }
 }
 
@@ -81,7 +87,7 @@ START_TEST(any_order_gives_the_tree)
     for (uint64_t salt = 0; salt < 60; salt++) {
         draw(x, n, salt);
         size_t n_runs = random_runs(runs, 0, n, 31 * salt, (int)(salt % 3));
-        size_t slots = ls_forest_sum_slots(n, runs, n_runs);
+        size_t slots = slots_of(n, runs, n_runs);
         ls_forest_sum *sum = NULL;
         ck_assert_int_eq(ls_forest_sum_create(&sum, n, slots), LS_OK);
         for (int again = 0; again < 2; again++) {
@@ -110,7 +116,7 @@ START_TEST(a_share_settles_in_order)
             for (int order = 0; order < 3; order++) {
                 size_t n_runs = random_runs(runs, lo, hi, 17 * lo + hi, order);
                 ls_forest_sum *sum = NULL;
-                size_t slots = ls_forest_sum_slots(n, runs, n_runs);
+                size_t slots = slots_of(n, runs, n_runs);
                 ck_assert_int_eq(ls_forest_sum_create(&sum, n, slots), LS_OK);
                 add_runs(sum, value, x, runs, n_runs);
                 settle(sum, value);
@@ -135,14 +141,14 @@ START_TEST(slots_are_log2_of_the_micro_batches)
         size_t m = (size_t)1 << a;
         for (size_t i = 0; i < m; i++) up[i] = (ls_node){3 * i, 3 * i + 3};
         for (size_t i = 0; i < m; i++) down[i] = up[m - 1 - i];
-        ck_assert_uint_eq(ls_forest_sum_slots(3 * m, up, m), a + 1);
-        ck_assert_uint_eq(ls_forest_sum_slots(3 * m, down, m), a + 1);
+        ck_assert_uint_eq(slots_of(3 * m, up, m), a + 1);
+        ck_assert_uint_eq(slots_of(3 * m, down, m), a + 1);
     }
     /* 7 sequences in 3 micro-batches of 3, 2, 2: T(7) = T(4) + T(3) cuts the second in two. */
     static const ls_node seven[] = {{0, 3}, {3, 5}, {5, 7}};
-    ck_assert_uint_eq(ls_forest_sum_slots(7, seven, 1), 2);
-    ck_assert_uint_eq(ls_forest_sum_slots(7, seven, 3), 4);
-    ck_assert_uint_eq(ls_forest_sum_slots(7, NULL, 0), 1);
+    ck_assert_uint_eq(slots_of(7, seven, 1), 2);
+    ck_assert_uint_eq(slots_of(7, seven, 3), 4);
+    ck_assert_uint_eq(slots_of(7, NULL, 0), 1);
 }
 END_TEST
 
@@ -161,6 +167,9 @@ START_TEST(what_does_not_fit_is_refused)
     ck_assert_str_eq(ls_error_text(), "leaves 3 to 4 arrive, of which 2 to 4 are there");
     ls_forest_sum_destroy(&sum);
     ck_assert_ptr_null(sum);
+    ls_error_clear();
+    static const ls_node overlap[] = {{0, 3}, {2, 4}};
+    ck_assert_int_eq(ls_forest_sum_slots(8, overlap, 2, &n), LS_ERR_INTERNAL);
 }
 END_TEST
 

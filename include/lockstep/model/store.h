@@ -18,6 +18,7 @@ typedef struct ls_slot {
     size_t rows, cols;
     ls_real *value;
     ls_real *grad[LS_MAX_USES]; /* per use; NULL where the use is not held */
+    bool made[LS_MAX_USES];     /* the gradient is made here, and not received */
     ls_real *m, *v;             /* optimizer state */
 } ls_slot;
 

@@ -31,8 +31,10 @@ typedef struct ls_forest_sum {
 /* A run of leaves, lo <= i < hi. */
 typedef ls_node ls_run_of_leaves;
 
-/* The most slots in use at once when n runs arrive in this order, at least 1. */
-LS_API size_t ls_forest_sum_slots(size_t leaves, const ls_run_of_leaves *runs, size_t n);
+/* The most slots in use at once when n runs arrive in this order, at least 1. Errors:
+ * LS_ERR_MEMORY; LS_ERR_INTERNAL: two runs overlap. */
+LS_API ls_status ls_forest_sum_slots(size_t leaves, const ls_run_of_leaves *runs, size_t n,
+                                     size_t *ret_slots) LS_MUST_USE;
 
 /* Errors: LS_ERR_MEMORY. */
 LS_API ls_status ls_forest_sum_create(ls_forest_sum **ret_sum, size_t leaves,
@@ -53,10 +55,9 @@ LS_API ls_status ls_forest_sum_arrive(ls_forest_sum *sum, ls_run_of_leaves run, 
 LS_API bool ls_forest_sum_next(ls_forest_sum *sum, size_t *ret_into, size_t *ret_from);
 
 /* After all runs: brings the nodes into slots 0, 1, ... in ascending order, as a reducing
- * collective wants them. The next move: value[to] = value[from], or with *ret_swap, the two change
- * places. False: all are in order. */
-LS_API bool ls_forest_sum_settle(ls_forest_sum *sum, size_t *ret_to, size_t *ret_from,
-                                 bool *ret_swap);
+ * collective wants them. The next step: the values of these two slots change places (one of them
+ * may be free). False: all are in order. */
+LS_API bool ls_forest_sum_settle(ls_forest_sum *sum, size_t *ret_one, size_t *ret_other);
 
 /* Nodes held now. */
 LS_API size_t ls_forest_sum_held(const ls_forest_sum *sum);
