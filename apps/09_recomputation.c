@@ -167,7 +167,7 @@ static ls_status set_up(trainer *t)
     ls_memory *memory = ls_rank_memory(t->rank);
     ls_group *world = ls_rank_world_group(t->rank);
     ls_run_of_leaves runs[MAX_B];
-    size_t slots;
+    size_t copies;
     ls_holding holdings[MAX_PARAMS];
     ls_holdings_of(table, &layout, ls_rank_index(t->rank), holdings);
     LS_TRY(ls_store_create(&t->store, table, holdings, memory));
@@ -175,8 +175,8 @@ static ls_status set_up(trainer *t)
         ls_share own = ls_share_of(B, M, M - 1 - m);
         runs[m] = (ls_run_of_leaves){own.first, own.first + own.count};
     }
-    LS_TRY(ls_forest_sum_slots(B, runs, M, &slots));
-    LS_TRY(ls_store_gradient_slots(t->store, slots));
+    LS_TRY(ls_forest_sum_slots(B, runs, M, &copies));
+    LS_TRY(ls_store_gradient_slots(t->store, copies));
     ls_store_init(t->store, seed);
     LS_TRY(ls_arena_create(&t->work, memory, LS_MEM_TEMPORARY));
     for (size_t i = 0; i <= L + 1; i++) {
