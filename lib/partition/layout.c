@@ -69,7 +69,7 @@ const char *ls_recompute_name(ls_recompute recompute)
 
 /* A text that grows. */
 typedef struct line {
-    char text[512 + 12 * LS_MAX_STAGES];
+    char text[LS_LAYOUT_TEXT];
     size_t used;
 } line;
 
@@ -104,4 +104,6 @@ void ls_layout_describe(const ls_layout *layout, char *buffer, size_t size)
     for (int s = 0; s < layout->given; s++)
         add(&l, s ? "," : ", layers ", "%d", layout->stage_layers[s]);
     snprintf(buffer, size, "%s", l.used ? l.text : "one rank");
+    /* Cut in the middle of a number it would name another layout. */
+    if (l.used >= size && size > 3) snprintf(buffer + size - 4, 4, "...");
 }

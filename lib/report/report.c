@@ -77,10 +77,10 @@ const ls_report_run *ls_report_featured(const ls_report *report)
 
 void ls_report_layout_name(const ls_layout *layout, char *buffer, size_t size)
 {
-    char text[LS_LAYOUT_NAME];
+    char text[LS_LAYOUT_TEXT];
     ls_layout_describe(layout, text, sizeof text);
     if (ls_layout_ranks(layout) > 1)
-        snprintf(buffer, size, "%s", text);
+        ls_layout_describe(layout, buffer, size);
     else if (strcmp(text, "one rank") == 0)
         snprintf(buffer, size, "tp 1");
     else

@@ -49,8 +49,8 @@ def against_runs(program, checks):
                 checks.that(mine["peak_bytes"][name] == rank["peak_bytes"][name],
                             f"{what}: {name} {mine['peak_bytes']} {rank['peak_bytes']}")
             twice = {name: {key: 2 * value for key, value in counts.items()}
-                     for name, counts in mine["collectives"].items()}
-            checks.that(twice == rank["collectives"], f"{what}: {twice} {rank['collectives']}")
+                     for name, counts in mine["communication"].items()}
+            checks.that(twice == rank["communication"], f"{what}: {twice} {rank['communication']}")
             checks.that(mine["peak_bytes"]["communication"] >= rank["peak_bytes"]["communication"]
                         and mine["peak_bytes"]["temporary"] <= rank["peak_bytes"]["temporary"]
                         and mine["at_least_bytes"] <= rank["total_peak_bytes"], f"{what}: bounds")
@@ -64,7 +64,7 @@ def for_people(program, checks):
     for group in plan["ranks"]:
         for name in EXACT:
             checks.that(f"{group['peak_bytes'][name]:,}" in done.out, f"{name} of {group}\n{done}")
-        for counts in group["collectives"].values():
+        for counts in group["communication"].values():
             checks.that(f"{counts['bytes']:,}" in done.out, f"{counts}\n{done}")
     checks.that("\nrank 0 F0 F1 .. " in done.out and "1/3 of all ranks' time = 33.3 %" in done.out,
                 f"no schedule\n{done}")

@@ -134,7 +134,7 @@ def as_json(program, checks):
                 "losses in JSON")
     checks.that(len(found["ranks"]) == 3 and all(
         rank["total_peak_bytes"] > 0 and rank["peak_bytes"]["parameters"] > 0
-        and rank["collectives"]["all_reduce"]["calls"] > 0 for rank in found["ranks"]),
+        and rank["communication"]["all_reduce"]["calls"] > 0 for rank in found["ranks"]),
         "ranks in JSON")
     checks.that(found["model"]["heads"] == 12 and found["layout"]["tp"] == 3, "model in JSON")
     engines = p.engines_of(program)

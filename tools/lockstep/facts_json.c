@@ -51,7 +51,7 @@ static json_t *json_partition(const ls_layout *layout, const ls_config *config)
 
 json_t *json_layout(const ls_layout *layout, const ls_config *config)
 {
-    char name[LS_LAYOUT_NAME];
+    char name[LS_LAYOUT_TEXT];
     ls_report_layout_name(layout, name, sizeof name);
     return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:i, s:i, s:s, s:o}", "name", name,
                      "ranks", ls_layout_ranks(layout), "tp", layout->tp, "cp", layout->cp, "dp",
@@ -105,7 +105,7 @@ static json_t *json_ranks(const ls_train_result *result)
         json_array_append_new(ranks,
                               json_pack("{s:i, s:o, s:o, s:o}", "rank", r, "peak_bytes", peak,
                                         "total_peak_bytes", json_u64(rank->total_peak_bytes),
-                                        "collectives", comm));
+                                        "communication", comm));
     }
     return ranks;
 }

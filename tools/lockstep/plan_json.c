@@ -20,7 +20,7 @@ static json_t *json_group(const planned *p, int group)
     return json_pack("{s:o, s:o, s:o, s:i, s:o, s:o, s:o, s:o}", "ranks", ranks, "layers",
                      json_u64(rank->layers), "sequences", json_u64(rank->sequences), "alive",
                      rank->live, "gradient_slots", json_u64(rank->gradient_slots), "peak_bytes",
-                     bytes, "at_least_bytes", json_u64(rank->at_once), "collectives", comm);
+                     bytes, "at_least_bytes", json_u64(rank->at_once), "communication", comm);
 }
 
 static json_t *json_layer(const ls_layer_elements *e)

@@ -26,7 +26,10 @@ typedef enum ls_recompute {
     LS_RECOMPUTE_STAGE      /* everything but the stage's input, as GPipe does            */
 } ls_recompute;
 
-enum { LS_MAX_STAGES = 256 }; /* pp * virtual_stages */
+enum {
+    LS_MAX_STAGES = 256,                      /* pp * virtual_stages                        */
+    LS_LAYOUT_TEXT = 512 + 12 * LS_MAX_STAGES /* room for any layout of ls_layout_describe  */
+};
 
 /* Degrees of parallelism; each at least 1. Rank r has the coordinates of Megatron-LM's order: tp
  * fastest, then cp, dp, pp: r = tp_rank + tp (cp_rank + cp (dp_rank + dp pp_rank)). Every choice
@@ -73,7 +76,8 @@ LS_API const char *ls_recompute_name(ls_recompute recompute);
 
 /* Writes the layout as "dp 2 x pp 2 x tp 2, sp, 1f1b, 4 micro-batches"; what is 1 or none is left
  * out, and with one micro-batch and one virtual stage the schedule, since all are the same then;
- * "one rank" when there is nothing to say. buffer: size bytes, always terminated. */
+ * "one rank" when there is nothing to say. buffer: size bytes, always terminated, a text that does
+ * not fit ends in "...". */
 LS_API void ls_layout_describe(const ls_layout *layout, char *buffer, size_t size);
 
 /* Reads such a description back; what it leaves out is 1 or none, the schedule GPipe. option: who
