@@ -232,7 +232,8 @@ static ls_status stopped_rank(ls_rank *rank, void *argument)
     ls_real loss;
     LS_TRY(grid_begin(&g, rank, run));
     for (int turn = 0; turn < 100000; turn++) {
-        if (turn == 2 && g.at.pp == run->layout.pp - 1) stop_now = 1;
+        if (turn == 2 && g.at.pp == run->layout.pp - 1)
+            __atomic_store_n(&stop_now, 1, __ATOMIC_RELAXED);
         LS_TRY(grid_gradients(&g, &run->right->step[0].batch, &loss));
     }
 exit:
@@ -255,7 +256,7 @@ START_TEST(interrupted)
             run.layout.schedule = kinds[k].kind;
             run.layout.virtual_stages = kinds[k].chunks;
             run.world.stop = &stop_now;
-            stop_now = 0;
+            __atomic_store_n(&stop_now, 0, __ATOMIC_RELAXED);
             ls_error_clear();
             ck_assert_int_eq(ls_world_run(3 * tp, &run.world, stopped_rank, &run),
                              LS_ERR_INTERRUPTED);
