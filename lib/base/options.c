@@ -240,6 +240,8 @@ ls_status ls_options_parse(ls_option *options, size_t count, int argc, const cha
             LS_FAIL(LS_ERR_INPUT,
                     "%s: no such word is expected here; options begin with two dashes",
                     *word == '\0' ? "\"\"" : ls_show(word));
+        if (*word == '\0')
+            LS_FAIL(LS_ERR_INPUT, "%s: the word that was given is empty", words->names[n_words]);
         words->words[n_words++] = word;
     }
     /* --help asks for no words. */

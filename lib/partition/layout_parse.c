@@ -14,6 +14,32 @@ typedef struct word {
     size_t length;
 } word;
 
+/* What of a layout has been said. */
+enum {
+    SAID_DP = 1,
+    SAID_PP = 2,
+    SAID_CP = 4,
+    SAID_TP = 8,
+    SAID_SP = 16,
+    SAID_SCHEDULE = 32,
+    SAID_RECOMPUTE = 64,
+    SAID_LAYERS = 128,
+    SAID_MICRO_BATCHES = 256,
+    SAID_VIRTUAL_STAGES = 512,
+};
+
+typedef struct reading {
+    ls_layout layout;
+    unsigned said;
+    bool twice; /* something of it a second time */
+} reading;
+
+static void say(reading *r, unsigned what)
+{
+    r->twice = r->twice || (r->said & what) != 0;
+    r->said |= what;
+}
+
 /* The next word behind *text: up to a space or one of the signs that end a part. */
 static word next_word(const char **text)
 {
@@ -44,8 +70,9 @@ static int number_of(word w)
 }
 
 /* "dp 2 x pp 2": the words from `first` on. */
-static bool read_axes(word first, const char **text, ls_layout *layout)
+static bool read_axes(word first, const char **text, reading *r)
 {
+    ls_layout *layout = &r->layout;
     for (;;) {
         int *degree = is(first, "dp")   ? &layout->dp
                       : is(first, "pp") ? &layout->pp
@@ -53,6 +80,10 @@ static bool read_axes(word first, const char **text, ls_layout *layout)
                       : is(first, "tp") ? &layout->tp
                                         : NULL;
         if (degree == NULL) return false;
+        say(r, is(first, "dp")   ? SAID_DP
+               : is(first, "pp") ? SAID_PP
+               : is(first, "cp") ? SAID_CP
+                                 : SAID_TP);
         *degree = number_of(next_word(text));
         if (*degree < 1) return false;
         const char *behind = *text;
@@ -75,16 +106,19 @@ static bool read_partition(const char **text, ls_layout *layout)
 }
 
 /* One part between commas, begun with the word `first`. */
-static bool read_part(word first, const char **text, ls_layout *layout)
+static bool read_part(word first, const char **text, reading *r)
 {
+    ls_layout *layout = &r->layout;
     if (is(first, "one")) return is(next_word(text), "rank");
     if (is(first, "sp")) {
         layout->sp = true;
+        say(r, SAID_SP);
         return true;
     }
     for (int kind = LS_GPIPE; kind <= LS_INTERLEAVED; kind++) {
         if (!is(first, ls_schedule_kind_name((ls_schedule_kind)kind))) continue;
         layout->schedule = (ls_schedule_kind)kind;
+        say(r, SAID_SCHEDULE);
         return true;
     }
     if (is(first, "recompute")) {
@@ -92,19 +126,25 @@ static bool read_part(word first, const char **text, ls_layout *layout)
         for (int mode = LS_RECOMPUTE_NONE; mode <= LS_RECOMPUTE_STAGE; mode++) {
             if (!is(which, ls_recompute_name((ls_recompute)mode))) continue;
             layout->recompute = (ls_recompute)mode;
+            say(r, SAID_RECOMPUTE);
             return true;
         }
         return false;
     }
-    if (is(first, "layers")) return layout->given == 0 && read_partition(text, layout);
+    if (is(first, "layers")) {
+        say(r, SAID_LAYERS);
+        return !r->twice && read_partition(text, layout);
+    }
     int number = number_of(first);
-    if (number < 1) return read_axes(first, text, layout);
+    if (number < 1) return read_axes(first, text, r);
     word what = next_word(text);
     if (is(what, "micro-batches") || is(what, "micro-batch")) {
         layout->micro_batches = number;
+        say(r, SAID_MICRO_BATCHES);
         return true;
     }
     layout->virtual_stages = number;
+    say(r, SAID_VIRTUAL_STAGES);
     word stages = next_word(text);
     return is(what, "virtual") && (is(stages, "stages") || is(stages, "stage"));
 }
@@ -112,19 +152,22 @@ static bool read_part(word first, const char **text, ls_layout *layout)
 ls_status ls_layout_parse(const char *option, const char *text, ls_layout *ret_layout)
 {
     ls_status status = LS_OK;
-    ls_layout layout = ls_layout_serial();
+    reading r = {.layout = ls_layout_serial()};
     const char *at = text;
     for (;;) {
         const char *part = at + strspn(at, " ");
-        bool good = read_part(next_word(&at), &at, &layout);
+        bool good = read_part(next_word(&at), &at, &r);
         at += strspn(at, " ");
+        if (r.twice)
+            LS_FAIL(LS_ERR_INPUT, "%s: %s says something for the second time; say it once", option,
+                    ls_show_bytes(part, strcspn(part, ",")));
         if (!good || (*at != ',' && *at != '\0'))
             LS_FAIL(LS_ERR_INPUT, "%s: %s is no part of a layout; one is written %s", option,
                     *part == '\0' ? "\"\"" : ls_show_bytes(part, strcspn(part, ",")), EXAMPLE);
         if (*at == '\0') break;
         at++;
     }
-    *ret_layout = layout;
+    *ret_layout = r.layout;
 exit:
     return status;
 }

@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "lockstep/comm/channel.h"
+#include "lockstep/numerics/compare.h"
 #include "lockstep/parallel/placement.h"
+#include "model/param_shard.h"
 
 enum { NOBODY = -1 };
 
@@ -11,6 +13,7 @@ enum { NOBODY = -1 };
 typedef struct gathering {
     const ls_param *param;
     const char *what;
+    ls_dtype dtype;
     size_t bytes; /* of an element */
     char *whole;
     char *again; /* room for the largest shard: what stands in `whole` at its place */
@@ -32,16 +35,26 @@ static size_t granule_of(const ls_param *param, size_t cols, size_t element)
     return place / param->axis.granule;
 }
 
-/* Puts a rank's shard into the whole tensor; what was there already must be the same. */
+/* Bits decide, and NaN equals NaN (rule 1): which NaN a training that diverges ends in depends on
+ * the order of an instruction's operands. */
+static bool are_equal(const gathering *g, const void *a, const void *b)
+{
+    return memcmp(a, b, g->bytes) == 0 || ls_compare_bits(g->dtype, a, b, 1, NULL);
+}
+
+/* Puts a rank's shard into the whole tensor; what was there already must be the same. Padding is no
+ * part of it, and need not stay zero once a training has diverged (0 x NaN). */
 static ls_status put(gathering *g, int rank, ls_shard shard, const char *values)
 {
     ls_status status = LS_OK;
     size_t rows, cols;
+    const ls_window w = ls_param_window(g->param, shard);
     ls_param_shard_shape(g->param, shard, &rows, &cols);
     ls_param_shard_in(g->param, shard, g->bytes, g->again, g->whole);
     for (size_t e = 0; e < rows * cols; e++) {
+        if (e / w.cols >= w.real_rows || e % w.cols >= w.real_cols) continue;
         int before = g->holder[shard.first + granule_of(g->param, cols, e)];
-        if (before != NOBODY && memcmp(g->again + e * g->bytes, values + e * g->bytes, g->bytes))
+        if (before != NOBODY && !are_equal(g, g->again + e * g->bytes, values + e * g->bytes))
             LS_FAIL(LS_ERR_RANK,
                     "the %s of %s is not the same on ranks %d and %d, which both hold it", g->what,
                     g->param->name, before, rank);
@@ -59,7 +72,7 @@ static ls_status collect(ls_group *world, const ls_layout *layout, const ls_para
 {
     ls_status status = LS_OK;
     const ls_param *p = &table->params[param];
-    gathering g = {p, what, ls_dtype_bytes(dtype), whole, NULL, NULL};
+    gathering g = {p, what, dtype, ls_dtype_bytes(dtype), whole, NULL, NULL};
     int ranks = ls_group_size(world);
     size_t largest = 0;
     char *room;

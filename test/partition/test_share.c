@@ -173,6 +173,34 @@ START_TEST(description_read_back)
 }
 END_TEST
 
+START_TEST(what_is_said_twice)
+{
+    static const struct {
+        const char *text, *part;
+    } bad[] = {{"tp 2 x tp 2", "tp 2 x tp 2"},
+               {"dp 2, tp 3, dp 2", "dp 2"},
+               {"pp 2 x dp 1, pp 2", "pp 2"},
+               {"cp 1, cp 1", "cp 1"},
+               {"tp 2, sp, sp", "sp"},
+               {"pp 2, 1f1b, gpipe", "gpipe"},
+               {"recompute layer, recompute none", "recompute none"},
+               {"2 micro-batches, 3 micro-batches", "3 micro-batches"},
+               {"interleaved, 2 virtual stages, 2 virtual stages", "2 virtual stages"},
+               {"pp 2, layers 2,2, layers 1,3", "layers 1"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char wanted[128];
+        ls_layout layout = {.tp = 77};
+        snprintf(wanted, sizeof wanted, "--layouts: %s says something for the second time",
+                 bad[i].part);
+        ls_error_clear();
+        ck_assert_int_eq(ls_layout_parse("--layouts", bad[i].text, &layout), LS_ERR_INPUT);
+        ck_assert_msg(strncmp(ls_error_text(), wanted, strlen(wanted)) == 0, "%s: %s", bad[i].text,
+                      ls_error_text());
+        ck_assert_int_eq(layout.tp, 77);
+    }
+}
+END_TEST
+
 START_TEST(what_is_no_description)
 {
     static const struct {
@@ -251,6 +279,7 @@ int main(void)
     tcase_add_test(tests, grid);
     tcase_add_test(tests, description);
     tcase_add_test(tests, description_read_back);
+    tcase_add_test(tests, what_is_said_twice);
     tcase_add_test(tests, what_is_no_description);
     tcase_add_test(tests, layers_of_stages);
     tcase_add_test(tests, every_layer_has_one_stage);

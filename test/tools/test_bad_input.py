@@ -64,6 +64,7 @@ def commands_and_options(program, checks):
             ([], "TRACE"),
             (["none.json"], "none.json"),
             (["a.json", "b.json"], "b.json"),
+            ([""], "TRACE", "empty"),
             (["text.txt"], "text.txt", "not JSON"),
             (["none.json", "--link", "5"], "--link 5", "5us,10GB/s"),
             (["none.json", "--link", "5us,0GB/s"], "--link 5us,0GB/s", "above 0"),
@@ -150,6 +151,8 @@ def models_and_layouts(program, checks):
             "--steps 100000", "at most")
     for layouts, *names in (("tp 2; tp 5", "--tp 5", legal), ("tp 2;", "--layouts", "no part"),
                             ("tp 2; pp", "--layouts: pp", "dp 2 x pp 2 x tp 2"),
+                            ("tp 2; tp 2 x tp 4", "--layouts: tp 2 x tp 4", "second time"),
+                            ("pp 2, 1f1b, gpipe", "--layouts: gpipe", "second time"),
                             ("dp 2, 5 micro-batches", "--batch 8", "10 sequences")):
         refused(program, checks, ["verify", "--layouts", layouts], *names)
     refused(program, checks, ["verify", "--sweep", "-1"], "--sweep -1", "from 0 to 4096")
@@ -335,6 +338,24 @@ def checkpoints(program, checks):
         checks.that(done.status == 0, f"{name}: should do\n{done}")
 
 
+def diverged(program, checks):
+    """A training that runs into NaN, padding included, is no fault of a rank: same end everywhere."""
+    words = ["--steps", "8", "--optimizer", "sgd", "--lr", "1000", "--clip", "0"]
+    done = program.run("train", "--serial", *words, "--save", "diverged.safetensors")
+    checks.that(done.status == 0 and "nan" in done.out, f"does not diverge\n{done}")
+    layouts = ("tp 3", "dp 2", "pp 2", "dp 2 x pp 2 x tp 2, sp, 1f1b, 2 micro-batches")
+    done = program.run("verify", "--no-truth", *words, "--layouts", "; ".join(layouts))
+    checks.that(done.status == 0 and "4 bit-exact, 0 different" in done.out, f"diverged\n{done}")
+    digests = set()
+    for layout in (["--serial"], ["--dp", "2"], ["--pp", "2", "--tp", "2"]):
+        done = program.run("train", "--steps", "9", "--optimizer", "sgd", "--load",
+                           "diverged.safetensors", *layout)
+        checks.that(done.status == 0, f"diverged, goes on with {layout}\n{done}")
+        digests.add(p.last_line(done.out))
+    checks.that(len(digests) == 1, f"diverged, goes on: {digests}")
+    os.remove(os.path.join(program.folder, "diverged.safetensors"))
+
+
 def closed_streams(program, checks):
     """A stream that is closed is no file of the run's: what is printed must not land in one."""
     for stream, *words in ((1, ), (1, "--json"), (2, "--json"), (0, )):
@@ -399,6 +420,7 @@ def main(program, checks):
     texts(program, checks)
     outputs(program, checks)
     checkpoints(program, checks)
+    diverged(program, checks)
     closed_streams(program, checks)
     limits(program, checks)
 
