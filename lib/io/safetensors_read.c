@@ -90,6 +90,9 @@ static ls_status read_header(ls_safetensors *file)
         LS_FAIL(LS_ERR_INPUT, "%s: its header is not a JSON object: it must begin with {",
                 ls_show(file->path));
     file->header = json_loadb((const char *)text, (size_t)length, JSON_REJECT_DUPLICATES, &where);
+    /* The library says of what there was no memory for nothing. */
+    if (!file->header && where.text[0] == '\0')
+        LS_FAIL(LS_ERR_MEMORY, "%s: no memory for its header", ls_show(file->path));
     if (!file->header) {
         /* jansson gives the place in bytes as `position`. */
         LS_FAIL(LS_ERR_INPUT, "%s: its header is not JSON: at byte %d: %s", ls_show(file->path),

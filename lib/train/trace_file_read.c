@@ -263,8 +263,9 @@ static ls_status check_operation(const reader *r, const ls_event *event)
     }
     if (must_be != NULL)
         LS_FAIL(LS_ERR_INPUT, "%s: %s.operation \"%s\": of kind %s must be %s", ls_show(r->path),
-                r->place, ls_operation_name(event->operation), ls_event_kind_name(event->kind),
-                must_be);
+                r->place,
+                event->operation == LS_OP_COUNT ? "none" : ls_operation_name(event->operation),
+                ls_event_kind_name(event->kind), must_be);
 exit:
     return status;
 }
@@ -395,6 +396,9 @@ ls_status ls_trace_file_read(const char *path, ls_trace_file **ret_file)
     root = json_loadb((const char *)bytes, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
     free(bytes);
     bytes = NULL;
+    /* The library says of what there was no memory for nothing. */
+    if (root == NULL && where.text[0] == '\0')
+        LS_FAIL(LS_ERR_MEMORY, "%s: no memory for the JSON in it", ls_show(path));
     if (root == NULL)
         LS_FAIL(LS_ERR_INPUT, "%s: not JSON: line %d, column %d: %s", ls_show(path), where.line,
                 where.column, ls_show(where.text));

@@ -245,6 +245,26 @@ def interrupts(program, checks):
         checks.that(time.monotonic() - started < 60, f"{command}: slow to stop")
 
 
+def interrupted_plan(program, checks):
+    """A plan of a million micro-batches takes a minute, and no rank runs that could be stopped."""
+    running = subprocess.Popen([program.path, "plan", "--micro-batches", "1048576", "--batch",
+                                "1048576", "--pp", "4", "--schedule", "interleaved", "--layers",
+                                "16", "--virtual-stages", "4", "--draw", "plan.svg"],
+                               cwd=program.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(0.5)
+    running.send_signal(signal.SIGINT)
+    try:
+        out, err = running.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        running.communicate()
+        checks.that(False, "Ctrl-C does not end a plan")
+        return
+    checks.that(running.returncode == 130 and err == b"lockstep: interrupted\n" and not out,
+                f"plan, Ctrl-C: status {running.returncode}\n{out}{err}")
+    checks.that("plan.svg" not in os.listdir(program.folder), "plan, Ctrl-C: left a file")
+
+
 def started(program, *words, **more):
     """The program in the middle of a run that does not end by itself."""
     running = subprocess.Popen([program.path, *words], cwd=program.folder, stdin=subprocess.DEVNULL,
@@ -394,6 +414,7 @@ def main(program, checks):
     as_json(program, checks)
     verdicts(program, faulty, checks)
     interrupts(program, checks)
+    interrupted_plan(program, checks)
     other_ends(program, checks)
     terminal(program, checks)
     traces(program, checks)

@@ -7,12 +7,20 @@
 #include "train/train.h"
 
 volatile int stop_wanted = 0;
-static volatile sig_atomic_t came = 0;
+static volatile sig_atomic_t came = 0, at_once = 1;
 
 static void ask_to_stop(int signal_number)
 {
     /* Whoever prints to a pipe without a reader gets a signal for every line: that is no second
      * wish to end at once. */
+    if (at_once) {
+        static const char words[] = "lockstep: interrupted\n";
+        ls_train_abandon_files();
+        /* Who closed the pipe has heard enough. */
+        if (signal_number != SIGPIPE && write(STDERR_FILENO, words, sizeof words - 1) < 0) {
+        }
+        _exit(128 + signal_number);
+    }
     if (came != 0 && signal_number != SIGPIPE) {
         ls_train_abandon_files();
         _exit(128 + signal_number);
@@ -40,6 +48,11 @@ void listen_to_interrupts(void)
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) listen_to(signals[i], &action);
     signal(SIGXFSZ, SIG_IGN);
+}
+
+void interrupts_stop_ranks(void)
+{
+    at_once = 0;
 }
 
 int interrupt_signal(void)

@@ -2,11 +2,16 @@
 #ifndef LOCKSTEP_INTERRUPT_H
 #define LOCKSTEP_INTERRUPT_H
 
-/* The first signal asks every rank to stop; the second ends the program at once, without waiting
- * for a rank that is in the middle of a long product. Neither leaves a file that is not complete.
- * A pipe that nobody reads any more (`lockstep train | head -1`) counts as a signal. A file that
- * grows beyond a limit on its size is none: writing it is an error like a full disk. */
+/* A signal ends the program at once, until interrupts_stop_ranks() is called: from then on the
+ * first one asks every rank to stop, and the second ends the program without waiting for a rank
+ * that is in the middle of a long product. None of them leaves a file that is not complete. A pipe
+ * that nobody reads any more (`lockstep train | head -1`) counts as a signal. A file that grows
+ * beyond a limit on its size is none: writing it is an error like a full disk. */
 void listen_to_interrupts(void);
+
+/* For a command whose ranks look at stop_wanted, before anything that it would have to leave tidy.
+ */
+void interrupts_stop_ranks(void);
 
 /* Set to 1 by Ctrl-C (and by a polite request to end); for ls_world_options.stop. */
 extern volatile int stop_wanted;

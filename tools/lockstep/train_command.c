@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "facts.h"
+#include "interrupt.h"
 #include "machine.h"
 #include "report/progress.h"
 #include "report/text_table.h"
@@ -99,6 +100,7 @@ ls_status train_command(const command_spec *command, int argc, const char *const
     LS_TRY(settings_read(&s, command, argc, argv, &helped));
     if (helped) return LS_OK;
     LS_TRY(machine_holds_layout(&s.run));
+    interrupts_stop_ranks();
     if (s.report != NULL) LS_TRY(ls_page_open(&page, s.report));
     LS_TRY(ls_report_create(&report, &s.run, 0, 1));
     report->command = s.command_line;

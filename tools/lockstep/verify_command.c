@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "facts.h"
+#include "interrupt.h"
 #include "machine.h"
 #include "oracle/sweep.h"
 #include "report/progress.h"
@@ -251,6 +252,7 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
     if (s.json) v.out = stderr;
     LS_TRY(choose_layouts(&v));
     LS_TRY(machine_holds_layouts(&s.run, v.sweep.layouts, v.sweep.count));
+    interrupts_stop_ranks();
     if (s.report != NULL) LS_TRY(ls_page_open(&page, s.report));
     LS_TRY(ls_report_create(&v.report, &s.run, 2, 2 * v.sweep.count));
     v.report->command = s.command_line;
