@@ -14,8 +14,8 @@
  * hold the parameter. whole: room for it on rank 0, not read elsewhere. Cost: one message from
  * every other rank that holds some of it. What several ranks hold (a parameter that is not cut, a
  * shared key/value head, data-parallel replicas, both ends' tied embedding) must be the same bits
- * on all, any NaN for any other: else LS_ERR_RANK, naming the parameter and the ranks. `what`: "value", "gradient", for
- * that text. */
+ * on all, any NaN for any other: else LS_ERR_RANK, naming the parameter and the ranks. `what`:
+ * "value", "gradient", for that text. */
 ls_status ls_gather_param(ls_group *world, const ls_layout *layout, const ls_param_table *table,
                           size_t param, ls_dtype dtype, const char *what, const void *own,
                           void *whole, ls_arena *temporary) LS_MUST_USE;

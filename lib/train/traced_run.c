@@ -2,6 +2,7 @@
  * afterwards what the serial baseline takes for a step, and the file. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "io/new_file.h"
 #include "lockstep/base/clock.h"
@@ -12,6 +13,23 @@
 /* Steps of the baseline that are measured. */
 enum { MEASURED_STEPS = 3 };
 
+/* However their names are written. A file that is not there yet is known by its folder. */
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    if (a == NULL || b == NULL) return false;
+    if (strcmp(a, b) == 0) return true;
+    if (stat(a, &of_a) == 0 && stat(b, &of_b) == 0)
+        return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+    const char *name_a = strrchr(a, '/'), *name_b = strrchr(b, '/');
+    char folder_a[4096] = ".", folder_b[4096] = ".";
+    if (name_a) snprintf(folder_a, sizeof folder_a, "%.*s/", (int)(name_a - a), a);
+    if (name_b) snprintf(folder_b, sizeof folder_b, "%.*s/", (int)(name_b - b), b);
+    return strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) == 0 &&
+           stat(folder_a, &of_a) == 0 && stat(folder_b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
+}
+
 ls_status ls_trace_check(const ls_run *run)
 {
     ls_status status = LS_OK;
@@ -20,8 +38,12 @@ ls_status ls_trace_check(const ls_run *run)
         LS_FAIL(LS_ERR_INPUT,
                 "--trace %s: --serial knows no ranks that could be traced; give one of the two",
                 ls_show(run->trace));
-    if (run->save && strcmp(run->save, run->trace) == 0)
-        LS_FAIL(LS_ERR_INPUT, "--trace %s: --save names the same file", ls_show(run->trace));
+    if (is_same_file(run->save, run->trace))
+        LS_FAIL(LS_ERR_INPUT, "--trace %s: --save names the same file; give another",
+                ls_show(run->trace));
+    if (is_same_file(run->load, run->trace))
+        LS_FAIL(LS_ERR_INPUT, "--trace %s: --load names the same file; give another",
+                ls_show(run->trace));
     LS_TRY(ls_new_file_create(&trial, run->trace));
 exit:
     ls_new_file_destroy(&trial);

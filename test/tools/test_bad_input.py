@@ -75,7 +75,9 @@ def commands_and_options(program, checks):
     for words, *names in (
             (["--serial", "--trace", "t.json"], "--trace t.json", "--serial"),
             (["--trace", "no/t.json"], "no/t.json"),
-            (["--save", "t.json", "--trace", "t.json"], "--trace t.json", "--save")):
+            (["--save", "t.json", "--trace", "t.json"], "--trace t.json", "--save"),
+            (["--save", "t.json", "--trace", "./t.json"], "--trace ./t.json", "--save"),
+            (["--load", "text.txt", "--trace", ".//text.txt"], "--trace .//text.txt", "--load")):
         refused(program, checks, ["train", "--text", "text.txt", *words], *names)
     # Every number that --help lists, with values that no number may have.
     for command in ("train", "verify", "plan"):
