@@ -2,16 +2,28 @@
 
 #include "lockstep/parallel/sharding.h"
 
+/* The stage s with bounds[s] <= layer < bounds[s + 1] of ls_layout_stage_bounds. Even shares are
+ * found without going through the stages: every rank asks this of every parameter. */
+static int stage_of_layer(const ls_layout *layout, size_t layers, size_t layer)
+{
+    size_t stages = (size_t)ls_layout_stages(layout);
+    if (!layout->given) {
+        size_t base = layers / stages, longer = layers % stages, in_longer = longer * (base + 1);
+        if (layer < in_longer) return (int)(layer / (base + 1));
+        return (int)(longer + (layer - in_longer) / base);
+    }
+    int s = 0;
+    for (size_t end = (size_t)layout->stage_layers[0]; layer >= end; s++)
+        end += (size_t)layout->stage_layers[s + 1];
+    return s;
+}
+
 int ls_stage_of_param(const ls_layout *layout, const ls_param_table *table, size_t param)
 {
-    size_t bounds[LS_MAX_STAGES + 1];
-    int stages = ls_layout_stages(layout), s = 0;
     const ls_param *p = &table->params[param];
     if (p->stage == LS_STAGE_FIRST) return 0;
-    if (p->stage == LS_STAGE_LAST) return stages - 1;
-    ls_layout_stage_bounds(layout, table->config.layers, bounds);
-    while (p->layer >= bounds[s + 1]) s++;
-    return s;
+    if (p->stage == LS_STAGE_LAST) return ls_layout_stages(layout) - 1;
+    return stage_of_layer(layout, table->config.layers, p->layer);
 }
 
 ls_holding ls_holding_of(const ls_param_table *table, const ls_layout *layout, int rank,

@@ -1,5 +1,6 @@
 /* A plan against real runs: parameters, gradients, optimizer state and activations of every rank to
  * the byte, every operation's calls and bytes; and bounds for the two that are not exact. */
+#include "lockstep/parallel/placement.h"
 #include "lockstep/pipeline/plan.h"
 #include "oracle/verify.h"
 #include "run_fixture.h"
@@ -286,6 +287,42 @@ START_TEST(bert)
 }
 END_TEST
 
+/* The stage of a parameter against the bounds of the stages, shares even or given. */
+START_TEST(stages_of_parameters)
+{
+    for (size_t layers = 1; layers <= 13; layers++)
+        for (int stages = 1; stages <= (int)layers + 3; stages++)
+            for (int given = 0; given < 2; given++) {
+                ls_param_table *table;
+                ls_layout layout = ls_layout_serial();
+                size_t bounds[LS_MAX_STAGES + 1];
+                ls_config config;
+                ck_assert_int_eq(ls_config_named("gpt2-nano", &config), LS_OK);
+                config.layers = layers;
+                ck_assert_int_eq(ls_param_table_create(&table, &config), LS_OK);
+                layout.pp = stages;
+                for (size_t l = 0; given && l < layers; l++) /* some with none, the first too */
+                    layout.stage_layers[(l * l + 1) % (size_t)stages]++;
+                layout.given = given ? stages : 0;
+                ls_layout_stage_bounds(&layout, layers, bounds);
+                for (size_t i = 0; i < table->count; i++) {
+                    const ls_param *param = &table->params[i];
+                    int stage = ls_stage_of_param(&layout, table, i);
+                    if (param->stage == LS_STAGE_FIRST)
+                        ck_assert_int_eq(stage, 0);
+                    else if (param->stage == LS_STAGE_LAST)
+                        ck_assert_int_eq(stage, stages - 1);
+                    else
+                        ck_assert_msg(bounds[stage] <= param->layer &&
+                                          param->layer < bounds[stage + 1],
+                                      "%zu layers, %d stages: layer %zu in stage %d", layers,
+                                      stages, param->layer, stage);
+                }
+                ls_param_table_destroy(&table);
+            }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("plan against runs");
@@ -298,6 +335,7 @@ int main(void)
     tcase_add_test(tests, uneven_chunks);
     tcase_add_test(tests, choices);
     tcase_add_test(tests, bert);
+    tcase_add_test(tests, stages_of_parameters);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
