@@ -229,7 +229,8 @@ static bool equal = true; /* every bit and every count is as it must be */
 static void draw(const ls_timeline *timeline)
 {
     if (timeline->makespan > COLUMNS) {
-        printf("   (%d columns: too wide to draw; --svg draws it)\n", (int)timeline->makespan);
+        printf("   (%d columns: too wide to draw; --schedule with --svg FILE draws it)\n",
+               (int)timeline->makespan);
         return;
     }
     for (int p = 0; p < schedule->stages; p++) {

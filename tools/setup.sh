@@ -172,11 +172,28 @@ configure() { # "tests" or ""
     printf '%s\n' "$root" >"$build/source-folder"
 }
 
+# On a terminal: how far the build is, from its log, until it is stopped or the script has ended.
+show_progress() { # log
+    [ -t 2 ] || return 0
+    while sleep 1 && kill -0 $$ 2>/dev/null; do
+        at=$(sed -n 's,^\[\([0-9]*\)/\([0-9]*\)\].*,\1 of \2 steps,p' "$1" | tail -n 1)
+        [ -z "$at" ] || printf '\r\033[Klockstep: %s' "$at" >&2
+    done
+}
+
 compile() { # ninja targets; none: everything
     say "building with $(cores) jobs"
     started=$(date +%s)
+    : >"$root/build/compile.log"
+    show_progress "$root/build/compile.log" >/dev/null &
+    watcher=$!
     # meson finds the ninja that is there, whatever its name.
-    meson compile -C "$build" -j "$(cores)" "$@" >"$root/build/compile.log" 2>&1 || {
+    meson compile -C "$build" -j "$(cores)" "$@" >"$root/build/compile.log" 2>&1
+    built=$?
+    kill "$watcher" 2>/dev/null
+    wait "$watcher" 2>/dev/null
+    [ ! -t 2 ] || printf '\r\033[K' >&2
+    [ $built = 0 ] || {
         grep -v '^\[[0-9]*/[0-9]*\] [A-Z]' "$root/build/compile.log" | tail -n 60 >&2
         printf '%s\n' "lockstep: the build failed (build/compile.log)" >&2
         return 1

@@ -79,8 +79,7 @@ static void write_traffic_head(FILE *file, const char *first, const bool *used)
 {
     fprintf(file, "<div class=\"scroll\"><table>\n<tr><th>%s</th>", first);
     for (int op = 0; op < LS_OP_COUNT; op++)
-        if (used[op])
-            fprintf(file, "<th>%s</th><th>bytes</th>", ls_operation_name((ls_operation)op));
+        if (used[op]) fprintf(file, "<th>%s<br>bytes</th>", ls_operation_name((ls_operation)op));
     fputs("</tr>\n", file);
 }
 
@@ -95,7 +94,7 @@ static void write_traffic_row(FILE *file, const ls_rank_groups *groups, int grou
         ls_least_most bytes = ls_group_bytes(groups, group, result, (ls_operation)op);
         fprintf(file, "<td class=\"n\">%.4g", (double)calls.least / (double)steps);
         if (calls.most > calls.least) fprintf(file, " to %.4g", (double)calls.most / (double)steps);
-        fprintf(file, "</td><td class=\"n\">%s", ls_bytes_text(bytes.least / steps, text));
+        fprintf(file, "<br>%s", ls_bytes_text(bytes.least / steps, text));
         if (bytes.most > bytes.least)
             fprintf(file, " to %s", ls_bytes_text(bytes.most / steps, text));
         fputs("</td>", file);
@@ -152,11 +151,11 @@ ls_status ls_page_traffic(FILE *file, const ls_report *report, const ls_report_r
         for (size_t i = 0; i < report->n_runs; i++) any |= mark_used(&report->runs[i].result, used);
     any |= mark_used(&run->result, used);
     if (!any || run->result.last_step == run->result.first_step) return LS_OK;
-    fputs("<h2>What crosses ranks</h2>\n<p>Per rank and step: how many calls, and how many bytes "
-          "the rank handed in. A rank hands in one partial sum per node of the sum's tree that it "
+    fputs("<h2>What crosses ranks</h2>\n<p>Per rank and step: how many calls, and below how many "
+          "bytes the rank handed in. A rank hands in one partial sum per node of the sum's tree "
+          "that it "
           "can finish alone, so bytes depend on where its share lies in the tree. Calls within a "
-          "group of "
-          "one rank are counted too, though nothing leaves it.</p>\n",
+          "group of one rank are counted too, though nothing leaves it.</p>\n",
           file);
     if (report->n_runs > 1 && report->n_runs <= LS_PAGE_ROWS)
         LS_TRY(write_layout_traffic(file, report, used));

@@ -103,6 +103,9 @@ static void draw_note(FILE *file, const ls_param *param, double y, int tp, const
         fprintf(file, "%zu", param->dims[0]);
     else
         fprintf(file, "%zu x %zu", param->dims[0], param->dims[1]);
+    bool padded =
+        tp > 1 && param->cut >= 0 && ls_axis_extent(param->axis) > param->dims[param->cut];
+    if (padded) fprintf(file, ", padded to %zu", ls_axis_extent(param->axis));
     if (tp > 1 && param->cut < 0) fputs(", whole on every rank", file);
     if (tp > 1 && param->cut >= 0) {
         size_t rows, columns;
@@ -110,11 +113,12 @@ static void draw_note(FILE *file, const ls_param *param, double y, int tp, const
         if (param->n_dims == 1)
             fprintf(file, ", rank 0 holds %zu", rows > columns ? rows : columns);
         else
-            fprintf(file, ", by %s: rank 0 holds %zu x %zu", param->cut == 0 ? "rows" : "columns",
+            fprintf(file, "%s: rank 0 holds %zu x %zu",
+                    padded            ? "" /* there is no room for more */
+                    : param->cut == 0 ? ", by rows"
+                                      : ", by columns",
                     rows, columns);
     }
-    if (tp > 1 && param->cut >= 0 && ls_axis_extent(param->axis) > param->dims[param->cut])
-        fputs(", padded", file);
     fputs("</text>\n", file);
 }
 

@@ -79,7 +79,7 @@ ls_status print_ranks(FILE *file, const ls_train_result *result, const ls_layout
         LS_TRY(add_span(table, traffic_of(&groups, g, result, false)));
         LS_TRY(add_span(table, traffic_of(&groups, g, result, true)));
     }
-    fprintf(file, "\nPeak bytes per rank; calls and bytes handed in%s:\n",
+    fprintf(file, "\nPeak bytes per rank; calls and bytes handed in by the whole run%s:\n",
             groups.count < result->ranks ? "; a row for ranks that are alike" : "");
     ls_text_table_print(table, file);
 exit:
