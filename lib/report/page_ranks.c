@@ -77,7 +77,7 @@ exit:
 
 static void write_traffic_head(FILE *file, const char *first, const bool *used)
 {
-    fprintf(file, "<div class=\"scroll\"><table>\n<tr><th>%s</th>", first);
+    fprintf(file, "<div class=\"scroll\"><table class=\"traffic\">\n<tr><th>%s</th>", first);
     for (int op = 0; op < LS_OP_COUNT; op++)
         if (used[op]) fprintf(file, "<th>%s<br>bytes</th>", ls_operation_name((ls_operation)op));
     fputs("</tr>\n", file);
@@ -92,6 +92,10 @@ static void write_traffic_row(FILE *file, const ls_rank_groups *groups, int grou
         if (!used[op]) continue;
         ls_least_most calls = ls_group_calls(groups, group, result, (ls_operation)op);
         ls_least_most bytes = ls_group_bytes(groups, group, result, (ls_operation)op);
+        if (calls.most == 0) {
+            fputs("<td>-</td>", file);
+            continue;
+        }
         fprintf(file, "<td class=\"n\">%.4g", (double)calls.least / (double)steps);
         if (calls.most > calls.least) fprintf(file, " to %.4g", (double)calls.most / (double)steps);
         fprintf(file, "<br>%s", ls_bytes_text(bytes.least / steps, text));
@@ -133,12 +137,13 @@ exit:
     return status;
 }
 
+/* Who receives hands in nothing, and receives what is sent: no column of its own. */
 static bool mark_used(const ls_train_result *result, bool *used)
 {
     bool any = false;
     for (int r = 0; result->rank != NULL && r < result->ranks; r++)
         for (int op = 0; op < LS_OP_COUNT; op++)
-            if (result->rank[r].comm[op].calls > 0) any = used[op] = true;
+            if (op != LS_OP_RECEIVE && result->rank[r].comm[op].calls > 0) any = used[op] = true;
     return any;
 }
 

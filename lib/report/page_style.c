@@ -30,6 +30,8 @@ const char ls_page_style[] =
     "table.facts th{white-space:nowrap;font-weight:400;color:var(--soft)}\n"
     "table.facts td{overflow-wrap:anywhere}\n"
     "td.name{min-width:15rem}\n"
+    "table.traffic td,table.traffic th{padding-right:.45rem}\ntable.traffic "
+    "td.name{min-width:13rem}\n"
     "td.n{font-variant-numeric:tabular-nums;white-space:nowrap}\n"
     ".code{font-family:ui-monospace,monospace;font-size:.85em;white-space:nowrap}\n"
     "svg{display:block;width:100%;height:auto;margin:.5rem 0}\n"
