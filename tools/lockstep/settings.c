@@ -245,8 +245,8 @@ static ls_status refuse_two_layouts(const settings *s)
         size_t most = s->run.config.layers / (size_t)s->run.layout.pp;
         if (most < 2)
             LS_FAIL(LS_ERR_INPUT,
-                    "--schedule interleaved: %zu layers on %d pipeline ranks are 1 virtual stage "
-                    "each, which is 1f1b; use --schedule 1f1b",
+                    "--schedule interleaved: --layers %zu on --pp %d leaves 1 virtual stage per "
+                    "rank at most, which is 1f1b; use --schedule 1f1b",
                     s->run.config.layers, s->run.layout.pp);
         LS_FAIL(LS_ERR_INPUT,
                 "--schedule interleaved: with 1 virtual stage per rank it is 1f1b; use "
