@@ -115,8 +115,9 @@ static ls_status open_checked(const ls_run *run, const ls_param_table *table, op
 
     LS_TRY(ls_safetensors_open(&o.file, path));
     LS_TRY(ls_checkpoint_same_contract(o.file, path));
-    LS_TRY(refuse_strangers(o.file, path, table));
+    /* The model first: it tells more than a tensor's name. */
     LS_TRY(ls_checkpoint_same_model(o.file, path, &table->config));
+    LS_TRY(refuse_strangers(o.file, path, table));
     if (has_optimizer_state(o.file)) {
         LS_TRY(ls_checkpoint_same_optimizer(o.file, path, run->optimizer));
         LS_TRY(ls_checkpoint_number(o.file, path, "step", &o.step));
