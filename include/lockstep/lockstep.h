@@ -27,6 +27,7 @@
 #include "lockstep/kernels/softmax.h"
 #include "lockstep/model/batch.h"
 #include "lockstep/model/config.h"
+#include "lockstep/model/foreign.h"
 #include "lockstep/model/masked_text.h"
 #include "lockstep/model/param_table.h"
 #include "lockstep/model/store.h"
