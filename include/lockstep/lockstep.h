@@ -16,6 +16,7 @@
 #include "lockstep/comm/world.h"
 #include "lockstep/io/npy.h"
 #include "lockstep/io/safetensors.h"
+#include "lockstep/io/tensor_set.h"
 #include "lockstep/kernels/activation.h"
 #include "lockstep/kernels/attention.h"
 #include "lockstep/kernels/cross_entropy.h"
