@@ -9,6 +9,7 @@
 #include "lockstep/base/real.h"
 #include "lockstep/base/show.h"
 #include "lockstep/base/status.h"
+#include "lockstep/base/widen.h"
 #include "lockstep/comm/channel.h"
 #include "lockstep/comm/collectives.h"
 #include "lockstep/comm/group.h"

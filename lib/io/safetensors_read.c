@@ -154,8 +154,14 @@ static ls_status read_dtype(const json_t *value, const char *label, ls_dtype *re
             return LS_OK;
         }
     }
+    /* Truth values are bytes: attention masks that some checkpoints carry along. */
+    if (name && strcmp(name, "BOOL") == 0) {
+        *ret_dtype = LS_U8;
+        return LS_OK;
+    }
     LS_FAIL(LS_ERR_INPUT,
-            "%s: dtype %s; must be \"F32\", \"F64\", \"F16\", \"BF16\", \"I32\", \"I64\" or \"U8\"",
+            "%s: dtype %s; must be \"F32\", \"F64\", \"F16\", \"BF16\", \"I32\", \"I64\", \"U8\" or "
+            "\"BOOL\"",
             label, name ? ls_show(name) : "is not a string");
 exit:
     return status;

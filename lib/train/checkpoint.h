@@ -3,7 +3,8 @@
  * A safetensors file of whole logical tensors: every parameter under its name, its optimizer state
  * as "optimizer.m.NAME" and "optimizer.v.NAME"; in __metadata__ the model, layout, contract,
  * optimizer, seed and step. Since the data position is a function of seed and step, this is all
- * that a run needs to go on. */
+ * that a run needs to go on. Another program's file, or one for it (run->names), has its names and
+ * its arrangement and no optimizer state: a run begins with such weights at step 0. */
 #ifndef LS_TRAIN_CHECKPOINT_H
 #define LS_TRAIN_CHECKPOINT_H
 

@@ -7,7 +7,7 @@
 #include "lockstep/base/show.h"
 #include "lockstep/numerics/digest.h"
 
-ls_status ls_checkpoint_same_model(const ls_safetensors *file, const char *path,
+ls_status ls_checkpoint_same_model(const ls_tensor_set *file, const char *path,
                                    const ls_config *config)
 {
     /* Two models may agree in every shape and still compute different things. */
@@ -15,7 +15,7 @@ ls_status ls_checkpoint_same_model(const ls_safetensors *file, const char *path,
         "heads",     "kv_heads", "norm", "norm_place", "activation", "position",  "mlp_cut",
         "objective", "causal",   "bias", "tied",       "norm_eps",   "rope_theta"};
     ls_status status = LS_OK;
-    const char *json = ls_safetensors_metadata(file, "model");
+    const char *json = ls_tensor_set_metadata(file, "model");
     char *own_text = NULL, *theirs_text = NULL, *ours_text = NULL;
     json_t *theirs = NULL, *ours = NULL;
     json_error_t error;
@@ -45,13 +45,13 @@ exit:
     return status;
 }
 
-ls_status ls_checkpoint_same_contract(const ls_safetensors *file, const char *path)
+ls_status ls_checkpoint_same_contract(const ls_tensor_set *file, const char *path)
 {
     ls_status status = LS_OK;
     static const char family[] = "lockstep checkpoint";
-    const char *format = ls_safetensors_metadata(file, "format");
-    const char *name = ls_safetensors_metadata(file, "contract");
-    const char *digest = ls_safetensors_metadata(file, "contract_digest");
+    const char *format = ls_tensor_set_metadata(file, "format");
+    const char *name = ls_tensor_set_metadata(file, "contract");
+    const char *digest = ls_tensor_set_metadata(file, "contract_digest");
 
     if (format && strncmp(format, family, sizeof family - 1) == 0 &&
         strcmp(format, LS_CHECKPOINT_FORMAT) != 0)
@@ -76,11 +76,11 @@ const char *ls_optimizer_name(ls_optimizer optimizer)
     return optimizer == LS_ADAMW ? "adamw" : "sgd";
 }
 
-ls_status ls_checkpoint_same_optimizer(const ls_safetensors *file, const char *path,
+ls_status ls_checkpoint_same_optimizer(const ls_tensor_set *file, const char *path,
                                        ls_optimizer optimizer)
 {
     ls_status status = LS_OK;
-    const char *theirs = ls_safetensors_metadata(file, "optimizer");
+    const char *theirs = ls_tensor_set_metadata(file, "optimizer");
     if (theirs && strcmp(theirs, ls_optimizer_name(optimizer)) != 0)
         LS_FAIL(LS_ERR_INPUT,
                 "%s: has the optimizer state of %s, from which --optimizer %s cannot go on",
@@ -89,11 +89,11 @@ exit:
     return status;
 }
 
-ls_status ls_checkpoint_number(const ls_safetensors *file, const char *path, const char *key,
+ls_status ls_checkpoint_number(const ls_tensor_set *file, const char *path, const char *key,
                                uint64_t *ret_number)
 {
     ls_status status = LS_OK;
-    const char *text = ls_safetensors_metadata(file, key);
+    const char *text = ls_tensor_set_metadata(file, key);
     uint64_t number = 0;
     bool good = text && *text;
     for (const char *c = text; good && *c; c++) {
@@ -112,13 +112,13 @@ exit:
 ls_status ls_checkpoint_seed(const char *path, uint64_t fallback, uint64_t *ret_seed)
 {
     ls_status status = LS_OK;
-    ls_safetensors *file = NULL;
+    ls_tensor_set *file = NULL;
     uint64_t seed = fallback;
-    LS_TRY(ls_safetensors_open(&file, path));
-    if (ls_safetensors_metadata(file, "seed"))
+    LS_TRY(ls_tensor_set_open(&file, path));
+    if (ls_tensor_set_metadata(file, "seed"))
         LS_TRY(ls_checkpoint_number(file, path, "seed", &seed));
     *ret_seed = seed;
 exit:
-    ls_safetensors_close(&file);
+    ls_tensor_set_close(&file);
     return status;
 }

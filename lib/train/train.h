@@ -11,6 +11,7 @@
 #include "lockstep/comm/world.h"
 #include "lockstep/kernels/optimizer.h"
 #include "lockstep/model/config.h"
+#include "lockstep/model/foreign.h"
 #include "lockstep/model/param_table.h"
 #include "lockstep/model/text.h"
 #include "lockstep/numerics/gemm.h"
@@ -33,8 +34,10 @@ typedef struct ls_run {
     uint64_t warmup, lr_total; /* see ls_learning_rate */
     double beta1, beta2, adam_eps, weight_decay;
     double clip;        /* 0: none */
-    const char *load;   /* safetensors to begin from; NULL: initial values from the seed */
+    const char *load;   /* checkpoint to begin from, ours or weights under others' names, see
+                           ls_tensor_set_open; NULL: initial values from the seed */
     const char *save;   /* safetensors to write at the end; NULL: none */
+    ls_names names;     /* whose names it has: others' hold bare weights */
     const char *trace;  /* file for what every rank did (trace_file.h); NULL: none. The serial
                            baseline then runs a few steps too, to be compared with */
     bool gathered_loss; /* gather the logits instead of the fused vocabulary-parallel loss */

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,6 +65,19 @@ ls_status ls_train_either(const ls_run *run, const ls_param_table *table, const 
     return (f64 ? ls_train_layout_f64 : ls_train_layout_f32)(run, table, watcher, ret_result);
 }
 
+/* Whether the model can be saved under the names that are asked for. */
+static ls_status check_names(const ls_run *run, const ls_param_table *table)
+{
+    ls_status status = LS_OK;
+    ls_foreign_map *map = NULL;
+    char label[64];
+    snprintf(label, sizeof label, "--names %s", ls_names_option(run->names));
+    LS_TRY(ls_foreign_map_create(&map, table, run->names, label));
+exit:
+    ls_foreign_map_destroy(&map);
+    return status;
+}
+
 ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result *ret_result)
 {
     static const ls_watcher nobody;
@@ -81,6 +95,7 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result
     if (!watcher) watcher = &nobody;
     /* A place that cannot be written is better known before the training than after. */
     if (run->save) {
+        LS_TRY(check_names(run, table));
         LS_TRY(ls_safetensors_create(&trial, run->save));
         ls_safetensors_destroy(&trial);
     }

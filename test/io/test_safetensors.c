@@ -135,18 +135,19 @@ START_TEST(empty_file_of_no_tensors)
 END_TEST
 
 /* What other programs write and the format allows: a header that is not padded, entries in another
- * order than the data, spaces in the JSON. */
+ * order than the data, spaces in the JSON, truth values. */
 START_TEST(files_of_others)
 {
     const char *path =
         made("{\"late\": {\"data_offsets\": [5, 9], \"shape\": [1], \"dtype\": \"F32\"} ,\n"
-             " \"early\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[0,5]},"
+             " \"early\":{\"dtype\":\"BOOL\",\"shape\":[5],\"data_offsets\":[0,5]},"
              " \"void\":{\"dtype\":\"F64\",\"shape\":[0],\"data_offsets\":[5,5]}}   ",
              9);
     ls_safetensors *file = NULL;
     ASSERT_OK(ls_safetensors_open(&file, path));
     ck_assert_uint_eq(ls_safetensors_count(file), 3);
     ck_assert_str_eq(ls_safetensors_at(file, 0)->name, "early");
+    ck_assert_int_eq(ls_safetensors_at(file, 0)->dtype, LS_U8);
     ck_assert_str_eq(ls_safetensors_at(file, 1)->name, "void");
     ck_assert_str_eq(ls_safetensors_at(file, 2)->name, "late");
     ck_assert_mem_eq(ls_safetensors_find(file, "early")->data, "\0\1\2\3\4", 5);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "model/foreign_models.h"
+#include "model/foreign_rules.h"
 
 static const char *name_in_list(const void *context, size_t i)
 {
@@ -215,6 +216,27 @@ START_TEST(names_refused)
 }
 END_TEST
 
+/* A name may grow by its newer parts; what no longer fits is refused before anything is written. */
+START_TEST(no_room)
+{
+    char name[LS_FOREIGN_NAME_BYTES + 40], modern[LS_FOREIGN_NAME_BYTES + 64];
+    for (size_t length = 60; length < sizeof name; length++) {
+        memset(name, 'x', length);
+        memcpy(name + 3, ".attention.", 11);
+        memcpy(name + 20, ".input_norm.", 12);
+        memcpy(name + 40, ".final_norm.", 12);
+        name[length] = '\0';
+        memset(modern, '#', sizeof modern);
+        size_t grown = length + 5 + 5 + 5;
+        bool fits = ls_foreign_modern(&ls_foreign_megatron, name, modern);
+        ck_assert_msg(fits == (grown < LS_FOREIGN_NAME_BYTES), "%zu bytes", length);
+        if (fits) ck_assert_uint_eq(strlen(modern), grown);
+        for (size_t i = LS_FOREIGN_NAME_BYTES; i < sizeof modern; i++)
+            ck_assert_int_eq(modern[i], '#');
+    }
+}
+END_TEST
+
 START_TEST(shapes)
 {
     static const struct {
@@ -328,6 +350,7 @@ int main(void)
     tcase_add_test(tests, other_spellings);
     tcase_add_test(tests, heads);
     tcase_add_test(tests, names_refused);
+    tcase_add_test(tests, no_room);
     tcase_add_test(tests, shapes);
     tcase_add_test(tests, models_refused);
     tcase_add_test(tests, option);

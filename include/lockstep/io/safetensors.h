@@ -19,7 +19,7 @@ enum { LS_TENSOR_MAX_DIMS = 8 };
 
 typedef struct ls_tensor_info {
     const char *name;
-    ls_dtype dtype; /* as stored: F32, F64, F16, BF16, I32, I64 or U8 */
+    ls_dtype dtype; /* as stored: F32, F64, F16, BF16, I32, I64 or U8 (BOOL too) */
     int n_dims;
     uint64_t dims[LS_TENSOR_MAX_DIMS];
     uint64_t elements;
