@@ -9,6 +9,7 @@
 #include "base/read_file.h"
 #include "lockstep/base/show.h"
 #include "model/config_fields.h"
+#include "model/foreign_config.h"
 
 /* A configuration is a page of text; more is some other file. */
 enum { MOST_BYTES = 1 << 20 };
@@ -126,6 +127,12 @@ static ls_status read_object(json_t *object, const char *file, ls_config *ret_co
 {
     ls_status status = LS_OK;
     ls_config config;
+    if (ls_foreign_config_is(object)) {
+        LS_TRY(ls_foreign_config_read(object, file, &config));
+        LS_TRY(ls_config_check_file(&config, file));
+        *ret_config = config;
+        goto exit;
+    }
     LS_TRY(ls_config_named("gpt2-nano", &config));
     json_t *base = json_object_get(object, "base");
     if (base) LS_TRY(read_base(&config, base, file));
@@ -176,6 +183,23 @@ exit:
     return status;
 }
 
+/* Where a checkpoint in Hugging Face's manner keeps its configuration. */
+static ls_status read_folder(const char *folder, ls_config *ret_config)
+{
+    ls_status status = LS_OK;
+    size_t room = strlen(folder) + sizeof "/config.json";
+    struct stat about;
+    char *file = malloc(room);
+    if (!file) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(folder));
+    snprintf(file, room, "%s/config.json", folder);
+    if (stat(file, &about) != 0)
+        LS_FAIL(LS_ERR_INPUT, "--model %s: a folder without config.json", ls_show(folder));
+    LS_TRY(read_json(file, ret_config));
+exit:
+    free(file);
+    return status;
+}
+
 ls_status ls_config_load(const char *name_or_file, ls_config *ret_config)
 {
     ls_status status = LS_OK;
@@ -186,12 +210,13 @@ ls_status ls_config_load(const char *name_or_file, ls_config *ret_config)
     for (size_t i = 0; i < LS_CONFIG_NAMES; i++)
         if (strcmp(name_or_file, ls_config_names[i]) == 0)
             return ls_config_named(name_or_file, ret_config);
+    if (there) return read_folder(name_or_file, ret_config);
     const char *nearest = ls_nearest(name_or_file, ls_config_names, LS_CONFIG_NAMES);
     LS_FAIL(LS_ERR_INPUT,
-            "--model %s: %s%s%s%s; use gpt2-nano, gpt2-124m, llama-nano, bert-nano or a JSON file",
-            ls_show(name_or_file),
-            there ? "a folder" : "neither a built-in model nor a file that can be read",
-            nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "");
+            "--model %s: neither a built-in model nor a file that can be read%s%s%s; use "
+            "gpt2-nano, gpt2-124m, llama-nano, bert-nano or a JSON file",
+            ls_show(name_or_file), nearest ? " (did you mean " : "", nearest ? nearest : "",
+            nearest ? "?)" : "");
 exit:
     return status;
 }

@@ -64,8 +64,10 @@ typedef struct ls_config {
 LS_API ls_status ls_config_named(const char *name, ls_config *ret_config) LS_MUST_USE;
 
 /* A model from a JSON file (keys as the fields above; "base": a built-in name to start from) or,
- * when no such file exists and the name is built in, that one. LS_ERR_INPUT: unreadable, not JSON,
- * unknown key (suggests the nearest), wrong type, value out of range: names file and key. */
+ * when no such file exists and the name is built in, that one. Hugging Face's config.json of a
+ * GPT-2, Llama or BERT is such a file too, and a folder stands for the config.json in it.
+ * LS_ERR_INPUT: unreadable, not JSON, unknown key (suggests the nearest), wrong type, value out of
+ * range: names file and key. */
 LS_API ls_status ls_config_load(const char *name_or_file, ls_config *ret_config) LS_MUST_USE;
 
 /* Writes the configuration as a JSON text into a string that the caller frees. */

@@ -1,0 +1,195 @@
+/* test_foreign_config.c - models from Hugging Face's config.json: what each key means, what is
+ * filled in where it is absent, and what this library does not compute. */
+#include "model/config_compare.h"
+
+static const char *json_file(const char *text)
+{
+    return scratch_file("config.json", text, strlen(text));
+}
+
+static ls_config loaded(const char *text)
+{
+    ls_config config;
+    memset(&config, 0x55, sizeof config);
+    ASSERT_OK(ls_config_load(json_file(text), &config));
+    return config;
+}
+
+/* As the published gpt2 has it, with what does not matter. */
+static const char gpt2_text[] =
+    "{\"activation_function\": \"gelu_new\", \"architectures\": [\"GPT2LMHeadModel\"], "
+    "\"attn_pdrop\": 0.1, \"bos_token_id\": 50256, \"embd_pdrop\": 0.1, \"eos_token_id\": 50256, "
+    "\"initializer_range\": 0.02, \"layer_norm_epsilon\": 1e-05, \"model_type\": \"gpt2\", "
+    "\"n_ctx\": 1024, \"n_embd\": 768, \"n_head\": 12, \"n_layer\": 12, \"n_positions\": 1024, "
+    "\"resid_pdrop\": 0.1, \"summary_activation\": null, \"task_specific_params\": {\"a\": [1]}, "
+    "\"vocab_size\": 50257}";
+
+START_TEST(gpt2)
+{
+    ls_config built_in = named("gpt2-124m");
+    strcpy(built_in.name, "gpt2");
+    ls_config config = loaded(gpt2_text);
+    assert_same(&config, &built_in);
+    config = loaded("{\"model_type\": \"gpt2\"}"); /* all that differs from nothing */
+    assert_same(&config, &built_in);
+
+    config = loaded("{\"model_type\": \"gpt2\", \"n_embd\": 20, \"n_head\": 5, \"n_layer\": 3, "
+                    "\"n_inner\": 33, \"n_positions\": 7, \"vocab_size\": 11, "
+                    "\"layer_norm_epsilon\": 1e-6, \"activation_function\": \"gelu\", "
+                    "\"tie_word_embeddings\": false, \"attn_pdrop\": 0, \"embd_pdrop\": 0.0, "
+                    "\"resid_pdrop\": 0.0, \"initializer_range\": 0.5}");
+    ck_assert_uint_eq(config.d_model, 20);
+    ck_assert_uint_eq(config.heads, 5);
+    ck_assert_uint_eq(config.kv_heads, 5);
+    ck_assert_uint_eq(config.layers, 3);
+    ck_assert_uint_eq(config.d_ff, 33);
+    ck_assert_uint_eq(config.seq, 7);
+    ck_assert_uint_eq(config.vocab, 11);
+    ck_assert_int_eq(config.activation, LS_GELU_ERF);
+    ck_assert(!config.tied);
+    ck_assert(config.norm_eps == 1e-6 && config.dropout == 0 && config.init_std == 0.5);
+    config = loaded("{\"model_type\": \"gpt2\", \"n_embd\": 24, \"n_inner\": null}");
+    ck_assert_uint_eq(config.d_ff, 96);
+}
+END_TEST
+
+START_TEST(llama)
+{
+    ls_config config =
+        loaded("{\"model_type\": \"llama\", \"hidden_size\": 48, \"num_attention_heads\": 12, "
+               "\"num_key_value_heads\": 4, \"intermediate_size\": 132, \"num_hidden_layers\": 4, "
+               "\"max_position_embeddings\": 24, \"vocab_size\": 256, \"rms_norm_eps\": 1e-5, "
+               "\"rope_theta\": 10000.0, \"rope_scaling\": null, \"attention_bias\": false, "
+               "\"attention_dropout\": 0, \"hidden_act\": \"silu\", \"head_dim\": 4, "
+               "\"pretraining_tp\": 1, \"torch_dtype\": \"bfloat16\"}");
+    ls_config built_in = named("llama-nano");
+    strcpy(built_in.name, "llama");
+    assert_same(&config, &built_in);
+
+    config = loaded("{\"model_type\": \"llama\"}"); /* of 7 thousand million parameters */
+    ck_assert_uint_eq(config.layers, 32);
+    ck_assert_uint_eq(config.d_model, 4096);
+    ck_assert_uint_eq(config.heads, 32);
+    ck_assert_uint_eq(config.kv_heads, 32);
+    ck_assert_uint_eq(config.d_ff, 11008);
+    ck_assert_uint_eq(config.seq, 2048);
+    ck_assert_uint_eq(config.vocab, 32000);
+    ck_assert(!config.tied && config.norm_eps == 1e-6);
+    config = loaded("{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"default\", "
+                    "\"rope_theta\": 500000.0}, \"tie_word_embeddings\": true}");
+    ck_assert(config.rope_theta == 500000 && config.tied);
+}
+END_TEST
+
+START_TEST(bert)
+{
+    ls_config config =
+        loaded("{\"model_type\": \"bert\", \"architectures\": [\"BertForPreTraining\"], "
+               "\"hidden_size\": 48, \"num_attention_heads\": 12, \"intermediate_size\": 192, "
+               "\"num_hidden_layers\": 4, \"max_position_embeddings\": 24, \"vocab_size\": 260, "
+               "\"type_vocab_size\": 2, \"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12, "
+               "\"hidden_dropout_prob\": 0.1, \"attention_probs_dropout_prob\": 0.1, "
+               "\"position_embedding_type\": \"absolute\", \"pad_token_id\": 0}");
+    ls_config built_in = named("bert-nano");
+    strcpy(built_in.name, "bert");
+    assert_same(&config, &built_in);
+    config = loaded("{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], "
+                    "\"type_vocab_size\": 3}");
+    ck_assert(!config.sentence_order);
+    ck_assert_uint_eq(config.token_types, 3);
+    ck_assert_uint_eq(config.d_ff, 3072);
+    ck_assert_uint_eq(config.vocab, 30522);
+}
+END_TEST
+
+/* One line that names file, key, what was found and what is allowed. */
+START_TEST(refused)
+{
+    static const struct {
+        const char *text;
+        const char *words[3];
+    } cases[] = {
+        {"{\"model_type\": \"t5\"}", {"model_type \"t5\"", "gpt2, llama or bert"}},
+        {"{\"model_type\": 3}", {"model_type 3"}},
+        {"{\"model_type\": null}", {"model_type null"}},
+        {"{\"model_type\": \"\\u001b\"}", {"model_type"}},
+        {"{\"model_type\": \"gpt2\", \"n_layer\": \"12\"}", {"n_layer \"12\"", "whole number"}},
+        {"{\"model_type\": \"gpt2\", \"n_layer\": 1.5}", {"n_layer 1.5", "whole number"}},
+        {"{\"model_type\": \"gpt2\", \"n_layer\": 0}", {"n_layer 0", "whole number from 1"}},
+        {"{\"model_type\": \"gpt2\", \"n_inner\": 0}", {"n_inner 0"}},
+        {"{\"model_type\": \"gpt2\", \"n_layer\": -1}", {"n_layer -1"}},
+        {"{\"model_type\": \"gpt2\", \"n_layer\": 1000000000000}", {"layers 1000000000000"}},
+        {"{\"model_type\": \"gpt2\", \"n_head\": 7}", {"heads 7", "d_model 768"}},
+        {"{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": \"x\"}", {"layer_norm_epsilon"}},
+        {"{\"model_type\": \"gpt2\", \"layer_norm_epsilon\": 0.0}", {"norm_eps 0"}},
+        {"{\"model_type\": \"gpt2\", \"tie_word_embeddings\": 1}", {"tie_word_embeddings 1"}},
+        {"{\"model_type\": \"gpt2\", \"activation_function\": \"relu\"}",
+         {"activation_function \"relu\"", "gelu_new or gelu_pytorch_tanh or gelu"}},
+        {"{\"model_type\": \"gpt2\", \"activation_function\": 1}", {"activation_function 1"}},
+        {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0.0}", {"embd_pdrop 0.1, but attn_pdrop 0:"}},
+        {"{\"model_type\": \"gpt2\", \"attn_pdrop\": []}", {"attn_pdrop []"}},
+        {"{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}",
+         {"scale_attn_by_inverse_layer_idx true", "must be false"}},
+        {"{\"model_type\": \"gpt2\", \"scale_attn_weights\": false}", {"scale_attn_weights false"}},
+        {"{\"model_type\": \"llama\", \"attention_bias\": true}", {"attention_bias true"}},
+        {"{\"model_type\": \"llama\", \"hidden_act\": \"gelu\"}", {"hidden_act", "silu"}},
+        {"{\"model_type\": \"llama\", \"attention_dropout\": 0.1}", {"attention_dropout 0.1"}},
+        {"{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", {"kv_heads 5"}},
+        {"{\"model_type\": \"llama\", \"head_dim\": 64}", {"head_dim 64"}},
+        {"{\"model_type\": \"llama\", \"head_dim\": \"128\"}", {"head_dim \"128\""}},
+        {"{\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": "
+         "8.0}}",
+         {"rope_scaling", "llama3"}},
+        {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\"}}", {"rope_scaling"}},
+        {"{\"model_type\": \"llama\", \"rope_parameters\": 3}", {"rope_parameters 3"}},
+        {"{\"model_type\": \"bert\", \"hidden_act\": \"gelu_new\"}", {"hidden_act"}},
+        {"{\"model_type\": \"bert\", \"position_embedding_type\": \"relative_key\"}",
+         {"position_embedding_type \"relative_key\"", "\"absolute\""}},
+        {"{\"model_type\": \"bert\", \"is_decoder\": true}", {"is_decoder true"}},
+        {"{\"model_type\": \"bert\", \"type_vocab_size\": 1}", {"token_types 1"}},
+        {"{\"model_type\": \"bert\", \"hidden_dropout_prob\": 0.2}", {"hidden_dropout_prob 0.2"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ls_config config, before;
+        memset(&config, 0x55, sizeof config);
+        memset(&before, 0x55, sizeof before);
+        const char *path = json_file(cases[i].text);
+        ls_status status = ls_config_load(path, &config);
+        ck_assert_msg(strstr(ls_error_text(), "config.json: ") != NULL, "%s", ls_error_text());
+        assert_says(status, LS_ERR_INPUT, cases[i].words);
+        ck_assert(memcmp(&config, &before, sizeof config) == 0);
+    }
+}
+END_TEST
+
+START_TEST(folder)
+{
+    ls_config config;
+    char path[1024];
+    snprintf(path, sizeof path, "%s", scratch_path("model"));
+    ck_assert_int_eq(mkdir(path, 0755), 0);
+    ASSERT_SAYS(ls_config_load(path, &config), LS_ERR_INPUT, "--model ",
+                "a folder without config.json");
+    scratch_file("model/config.json", gpt2_text, sizeof gpt2_text - 1);
+    ASSERT_OK(ls_config_load(path, &config));
+    ck_assert_uint_eq(config.vocab, 50257);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("foreign configurations");
+    TCase *tests = tcase_create("config.json");
+    tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
+    tcase_add_test(tests, gpt2);
+    tcase_add_test(tests, llama);
+    tcase_add_test(tests, bert);
+    tcase_add_test(tests, refused);
+    tcase_add_test(tests, folder);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}
