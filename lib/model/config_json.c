@@ -1,5 +1,6 @@
 /* config_json.c - a configuration as JSON text. */
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,18 +184,57 @@ exit:
     return status;
 }
 
-/* Where a checkpoint in Hugging Face's manner keeps its configuration. */
+static bool is_folder(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+/* "folder/config.json", for the caller to free; NULL without memory. The folder: the first `length`
+ * bytes of `path`; none for the current one. */
+static char *config_in(const char *path, size_t length)
+{
+    static const char name[] = "config.json";
+    char *file = malloc(length + sizeof name + 1);
+    if (!file) return NULL;
+    memcpy(file, path, length);
+    if (length > 0 && path[length - 1] != '/') file[length++] = '/';
+    memcpy(file + length, name, sizeof name);
+    return file;
+}
+
 static ls_status read_folder(const char *folder, ls_config *ret_config)
 {
     ls_status status = LS_OK;
-    size_t room = strlen(folder) + sizeof "/config.json";
     struct stat about;
-    char *file = malloc(room);
+    char *file = config_in(folder, strlen(folder));
     if (!file) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(folder));
-    snprintf(file, room, "%s/config.json", folder);
     if (stat(file, &about) != 0)
         LS_FAIL(LS_ERR_INPUT, "--model %s: a folder without config.json", ls_show(folder));
     LS_TRY(read_json(file, ret_config));
+exit:
+    free(file);
+    return status;
+}
+
+ls_status ls_config_beside(const char *checkpoint, char **ret_file)
+{
+    ls_status status = LS_OK;
+    const char *slash = strrchr(checkpoint, '/');
+    size_t length = is_folder(checkpoint) ? strlen(checkpoint)
+                    : slash               ? (size_t)(slash - checkpoint) + 1
+                                          : 0;
+    char *file = config_in(checkpoint, length);
+    if (!file) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(checkpoint));
+    struct stat about; /* whatever else is no configuration, and a pipe would wait */
+    json_t *root = NULL;
+    if (stat(file, &about) == 0 && S_ISREG(about.st_mode)) root = json_load_file(file, 0, NULL);
+    *ret_file = NULL;
+    if (root && ls_foreign_config_is(root)) {
+        *ret_file = file;
+        file = NULL;
+    }
+    json_decref(root);
 exit:
     free(file);
     return status;
@@ -204,13 +244,13 @@ ls_status ls_config_load(const char *name_or_file, ls_config *ret_config)
 {
     ls_status status = LS_OK;
     struct stat about;
-    int there = stat(name_or_file, &about) == 0;
-    if (there && !S_ISDIR(about.st_mode)) return read_json(name_or_file, ret_config);
+    bool folder = is_folder(name_or_file);
+    if (!folder && stat(name_or_file, &about) == 0) return read_json(name_or_file, ret_config);
 
     for (size_t i = 0; i < LS_CONFIG_NAMES; i++)
         if (strcmp(name_or_file, ls_config_names[i]) == 0)
             return ls_config_named(name_or_file, ret_config);
-    if (there) return read_folder(name_or_file, ret_config);
+    if (folder) return read_folder(name_or_file, ret_config);
     const char *nearest = ls_nearest(name_or_file, ls_config_names, LS_CONFIG_NAMES);
     LS_FAIL(LS_ERR_INPUT,
             "--model %s: neither a built-in model nor a file that can be read%s%s%s; use "

@@ -162,7 +162,7 @@ START_TEST(refused)
 }
 END_TEST
 
-START_TEST(folder)
+START_TEST(in_a_folder)
 {
     ls_config config;
     char path[1024];
@@ -176,6 +176,44 @@ START_TEST(folder)
 }
 END_TEST
 
+/* Beside a checkpoint, whether that is a file or a folder; and only one of Hugging Face's. */
+START_TEST(beside)
+{
+    char folder[1024], path[1100], *found;
+    snprintf(folder, sizeof folder, "%s", scratch_path("checkpoint"));
+    ck_assert_int_eq(mkdir(folder, 0755), 0);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    ASSERT_OK(ls_config_beside(path, &found));
+    ck_assert_ptr_null(found);
+    static const char *const others[] = {"", "{", "[]", "{\"layers\": 3}", "3"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        scratch_file("checkpoint/config.json", others[i], strlen(others[i]));
+        ASSERT_OK(ls_config_beside(path, &found));
+        ck_assert_ptr_null(found);
+    }
+    scratch_file("checkpoint/config.json", gpt2_text, sizeof gpt2_text - 1);
+    const char *wanted = scratch_path("checkpoint/config.json");
+    ASSERT_OK(ls_config_beside(path, &found));
+    ck_assert_str_eq(found, wanted);
+    free(found);
+    ASSERT_OK(ls_config_beside(folder, &found));
+    ck_assert_str_eq(found, wanted);
+    free(found);
+    strcat(folder, "/");
+    ASSERT_OK(ls_config_beside(folder, &found));
+    ck_assert_str_eq(found, wanted);
+    free(found);
+    ck_assert_int_eq(chdir(folder), 0); /* in a process of its own */
+    ASSERT_OK(ls_config_beside("model.safetensors", &found));
+    ck_assert_str_eq(found, "config.json");
+    free(found);
+    /* a folder of that name is none */
+    ck_assert_int_eq(mkdir("x", 0755) | mkdir("x/config.json", 0755), 0);
+    ASSERT_OK(ls_config_beside("x", &found));
+    ck_assert_ptr_null(found);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("foreign configurations");
@@ -185,7 +223,8 @@ int main(void)
     tcase_add_test(tests, llama);
     tcase_add_test(tests, bert);
     tcase_add_test(tests, refused);
-    tcase_add_test(tests, folder);
+    tcase_add_test(tests, in_a_folder);
+    tcase_add_test(tests, beside);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

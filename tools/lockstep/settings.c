@@ -38,7 +38,8 @@ static void make_table(settings *s, const command_spec *command)
     ADD(FOR_ALL, ls_option_heading(s->heading));
     ADD(FOR_ALL,
         ls_option_string("model", &s->model, "NAME|FILE.json",
-                         "gpt2-nano, gpt2-124m, llama-nano, bert-nano, or a file of sizes"));
+                         "gpt2-nano, gpt2-124m, llama-nano, bert-nano, a file of sizes, or Hugging "
+                         "Face's config.json; when not given, the one beside what is loaded"));
     ADD(FOR_ALL, ls_option_size("layers", &c->layers, 1, 4000, "N", "transformer layers"));
     ADD(FOR_ALL, ls_option_size("d-model", &c->d_model, 1, (size_t)1 << 20, "N", "model width"));
     ADD(FOR_ALL, ls_option_size("heads", &c->heads, 1, (size_t)1 << 12, "N", "attention heads"));
@@ -124,9 +125,16 @@ static void make_table(settings *s, const command_spec *command)
     ADD(FOR_ALL, ls_option_choice("dtype", &s->dtype, dtypes, "precision"));
     ADD(FOR_ALL, ls_option_flag("gathered-loss", &run->gathered_loss,
                                 "gathers the logits instead of the vocabulary-parallel loss"));
-    ADD(FOR_ALL, ls_option_string("load", &run->load, "FILE",
-                                  "safetensors to begin from, saved in any layout"));
+    ADD(FOR_ALL,
+        ls_option_string("load", &run->load, "FILE",
+                         "safetensors to begin from: saved in any layout, or weights under "
+                         "the names of Hugging Face's GPT-2, Llama or BERT, of Meta's Llama "
+                         "or of Megatron-LM; one file, its index or its folder"));
     ADD(FOR_TRAIN, ls_option_string("save", &run->save, "FILE", "safetensors to write at the end"));
+    ADD(FOR_TRAIN, ls_option_string("names", &s->names, "WHOSE",
+                                    "of the tensors of --save: own, or bare weights as hf-gpt2, "
+                                    "hf-llama, hf-bert, hf for the one that fits, meta-llama, "
+                                    "megatron, megatron-core"));
     ADD(FOR_TRAIN, ls_option_string("trace", &run->trace, "FILE.json",
                                     "what every rank did, for Perfetto or Chrome and for lockstep "
                                     "replay; runs a few steps of the baseline too"));
@@ -322,12 +330,22 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
         ls_options_help(stdout, s->options, s->n_options);
         goto exit;
     }
+    if (s->run.load != NULL && !given(s, "model")) {
+        LS_TRY(ls_config_beside(s->run.load, &s->model_beside));
+        if (s->model_beside != NULL) s->model = s->model_beside;
+    }
     LS_TRY(ls_config_load(s->model, &config));
     set_defaults(s, &config);
     LS_TRY(ls_options_parse(s->options, s->n_options, argc, argv, NULL));
     settle(s, &config);
     LS_TRY(read_partition(s->partition, &s->run.layout));
 
+    if (s->names != NULL) {
+        if (s->run.save == NULL)
+            LS_FAIL(LS_ERR_INPUT, "--names %s: of the tensors of --save, which is not given",
+                    ls_show(s->names));
+        LS_TRY(ls_names_parse("--names", s->names, &s->run.config, &s->run.names));
+    }
     LS_TRY(refuse_two_layouts(s));
     if (s->sweep > 0 && !given(s, "steps")) s->run.steps = SWEEP_STEPS;
     if (s->engine > 0 && !ls_engine_available(LS_ENGINE_OPENBLAS))
@@ -352,7 +370,8 @@ void settings_free(settings *s)
 {
     ls_text_free(&s->text);
     free(s->command_line);
-    s->command_line = NULL;
+    free(s->model_beside);
+    s->command_line = s->model_beside = NULL;
 }
 
 void settings_warn(const settings *s)

@@ -24,7 +24,8 @@ typedef struct settings {
     /* How the above was read. */
     const char *text_file;
     ls_text text;
-    const char *partition;
+    const char *partition, *names;
+    char *model_beside; /* the configuration beside what is loaded */
     int schedule, recompute;
     int engine, dtype, optimizer, norm_place, mlp_cut, timeout_s;
     bool help;

@@ -70,6 +70,11 @@ LS_API ls_status ls_config_named(const char *name, ls_config *ret_config) LS_MUS
  * range: names file and key. */
 LS_API ls_status ls_config_load(const char *name_or_file, ls_config *ret_config) LS_MUST_USE;
 
+/* The configuration that a checkpoint in Hugging Face's manner has beside it: config.json in its
+ * folder (`checkpoint`, or where that file is) when it is there and says a model type; else NULL.
+ * The caller frees *ret_file. */
+LS_API ls_status ls_config_beside(const char *checkpoint, char **ret_file) LS_MUST_USE;
+
 /* Writes the configuration as a JSON text into a string that the caller frees. */
 LS_API ls_status ls_config_to_json(const ls_config *config, char **ret_json) LS_MUST_USE;
 
