@@ -160,8 +160,8 @@ static ls_status read_dtype(const json_t *value, const char *label, ls_dtype *re
         return LS_OK;
     }
     LS_FAIL(LS_ERR_INPUT,
-            "%s: dtype %s; must be \"F32\", \"F64\", \"F16\", \"BF16\", \"I32\", \"I64\", \"U8\" or "
-            "\"BOOL\"",
+            "%s: dtype %s; must be \"F32\", \"F64\", \"F16\", \"BF16\", \"I32\", \"I64\", "
+            "\"U8\" or \"BOOL\"",
             label, name ? ls_show(name) : "is not a string");
 exit:
     return status;
