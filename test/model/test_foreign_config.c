@@ -127,6 +127,7 @@ START_TEST(refused)
          {"activation_function \"relu\"", "gelu_new or gelu_pytorch_tanh or gelu"}},
         {"{\"model_type\": \"gpt2\", \"activation_function\": 1}", {"activation_function 1"}},
         {"{\"model_type\": \"gpt2\", \"attn_pdrop\": 0.0}", {"embd_pdrop 0.1, but attn_pdrop 0:"}},
+        {"{\"model_type\": \"gpt2\", \"resid_pdrop\": 0.3}", {"embd_pdrop 0.1", "resid_pdrop 0.3"}},
         {"{\"model_type\": \"gpt2\", \"attn_pdrop\": []}", {"attn_pdrop []"}},
         {"{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}",
          {"scale_attn_by_inverse_layer_idx true", "must be false"}},

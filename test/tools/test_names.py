@@ -107,7 +107,8 @@ def loaded(program, checks):
               "num_key_value_heads": 4, "intermediate_size": 132, "num_hidden_layers": 2,
               "max_position_embeddings": 24, "vocab_size": 256, "rms_norm_eps": 1e-5}
     program.write("model/config.json", json.dumps(config))
-    program.run(*RUN, "--model", "llama-nano", "--save", "model/model.safetensors", "--names", "hf")
+    program.run(*RUN, "--model", "llama-nano", "--save", "model/model.safetensors", "--names",
+                "hf")
     run = ["train", "--text", "text.txt", "--steps", "1"]
     expected = p.digest(program.run(*run, "--model", "llama-nano", "--layers", "2", "--load",
                                     "model/model.safetensors"))
@@ -116,8 +117,8 @@ def loaded(program, checks):
                   ["--load", "model", "--model", "model/config.json"]):
         done = program.run(*run, *words)
         checks.that(done.status == 0 and p.digest(done) == expected, f"{words}\n{done}")
-    done = program.run("verify", "--text", "text.txt", "--steps", "1", "--load", "model", "--tp", "3",
-                       "--sp")
+    done = program.run("verify", "--text", "text.txt", "--steps", "1", "--load", "model", "--tp",
+                       "3", "--sp")
     checks.that(done.status == 0 and " 1 bit-exact" in p.last_line(done.out), f"verify\n{done}")
     done = program.run(*run, "--load", "model", "--model", "gpt2-nano", "--layers", "2")
     checks.that(done.status == 2, f"a model that is given goes before the one beside\n{done}")
@@ -130,7 +131,8 @@ def refused(program, checks):
             (["--names", "", "--save", "new"], "--names: the value is empty"),
             (["--names", "hf-llama", "--save", "new"], "--names hf-llama", "rmsnorm"),
             (["--names", "hf-bert", "--save", "new"], "--names hf-bert", "norm_place"),
-            (["--names", "hf", "--norm", "post", "--save", "new"], "--names hf-gpt2", "norm_place"),
+            (["--names", "hf", "--norm", "post", "--save", "new"], "--names hf-gpt2",
+             "norm_place"),
             (["--load", "model", "--layers", "3"], "model.layers.2.", "has no tensor"),
             (["--load", "model", "--layers", "1"], "model.layers.1.", "the model has 1 layers"),
             (["--load", "model", "--d-ff", "60"], "48", "132", "60"),

@@ -75,7 +75,8 @@ def main():
         sys.exit(SKIPPED)
     checks = p.Checks()
     with tempfile.TemporaryDirectory() as folder:
-        made = run(python, "-B", os.path.join(root, "tools", "clients", "make_checkpoints.py"), folder)
+        script = os.path.join(root, "tools", "clients", "make_checkpoints.py")
+        made = run(python, "-B", script, folder)
         checks.that(made.status == 0, f"make_checkpoints.py\n{made}")
         checks.that(set(os.listdir(folder)) == set(MODELS), f"made {os.listdir(folder)}")
         for name, title in MODELS.items():
