@@ -1,0 +1,89 @@
+/* tap.h - somebody who looks at the tensors between operations.
+ *
+ * A tap sees what a rank has at named points of its computation: the output of each operation
+ * forward, the gradient of each of those backward, and what a rank hands into a reduction. It looks
+ * and does not touch; a run without one pays a comparison per point. All ranks may look at the same
+ * time, each from its own thread.
+ *
+ * What is seen is a block of a logical tensor. Its dimensions, in this order, those that the point
+ * has: sequences, tokens, then a last one (model width, heads' width, feed-forward width,
+ * vocabulary), of each of which the rank has a run; attention probabilities have heads, queries and
+ * keys behind the sequences. */
+#ifndef LS_PARALLEL_TAP_H
+#define LS_PARALLEL_TAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lockstep/base/real.h"
+#include "lockstep/base/status.h"
+#include "lockstep/comm/world.h"
+
+LS_BEGIN_DECLS
+
+/* The points of one forward pass, in order of execution; layers repeat theirs. "reduced": before
+ * what the rank adds, after the reduction. */
+typedef enum ls_point {
+    LS_POINT_EMBEDDING = 0, /* sum of token, position and type rows (norm, if any, applied)  */
+    LS_POINT_EMBEDDED,      /* after dropout: input of the first layer                        */
+    LS_POINT_NORM1,         /* what the attention block reads                                 */
+    LS_POINT_QUERY,         /* as the attention core reads them: bias added, turned by position */
+    LS_POINT_KEY,
+    LS_POINT_VALUE,
+    LS_POINT_PROBABILITIES,     /* softmax, before dropout                                        */
+    LS_POINT_HEADS,             /* outputs of the heads, side by side                             */
+    LS_POINT_ATTENTION_PARTIAL, /* own heads' part of the projection, one per node of the tree    */
+    LS_POINT_ATTENTION,         /* reduced, bias added                                            */
+    LS_POINT_AFTER_ATTENTION,   /* after dropout, + residual (norms behind: before the norm)      */
+    LS_POINT_NORM2,             /* what the MLP reads                                             */
+    LS_POINT_GATE,              /* SwiGLU alone */
+    LS_POINT_UP,
+    LS_POINT_ACTIVATION,
+    LS_POINT_MLP_PARTIAL,
+    LS_POINT_MLP,   /* reduced, bias added */
+    LS_POINT_LAYER, /* the layer's output; what goes to the next stage                */
+    LS_POINT_FINAL_NORM,
+    LS_POINT_MASKED_DENSE, /* masked-token head: t, u and what meets the vocabulary          */
+    LS_POINT_MASKED_ACTIVATION,
+    LS_POINT_FEATURES,
+    LS_POINT_LOGITS,
+    LS_POINT_TOKEN_LOSS, /* per token                                                      */
+    LS_POINT_POOLED,     /* sentence-order head, per sequence                              */
+    LS_POINT_ORDER_LOGITS,
+    LS_POINT_ORDER_LOSS,
+    LS_POINTS
+} ls_point;
+
+/* A run of a dimension; whole: extent of the logical dimension. */
+typedef struct ls_view_run {
+    size_t whole, first, count;
+} ls_view_run;
+
+enum { LS_VIEW_DIMS = 4 };
+
+typedef struct ls_view {
+    ls_point point;
+    bool gradient;         /* of the loss, with respect to what the point gives forward */
+    int layer;             /* -1: none */
+    int micro_batch_first; /* global number of the first sequence */
+    int step;
+    bool partial; /* one addend of a reduction: node lo .. hi of the cut axis */
+    size_t lo, hi;
+    int n_dims;
+    ls_view_run dims[LS_VIEW_DIMS];
+    ls_dtype dtype;
+    const void *values; /* the block, row-major with its own counts; valid during the call */
+} ls_view;
+
+typedef struct ls_tap {
+    void *context;
+    /* A status other than LS_OK ends the run. */
+    ls_status (*look)(void *context, ls_rank *rank, const ls_view *view);
+} ls_tap;
+
+/* "embedding", "embedded", "norm1", "query", ... */
+LS_API const char *ls_point_name(ls_point point);
+
+LS_END_DECLS
+
+#endif
