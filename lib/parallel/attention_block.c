@@ -8,6 +8,7 @@
 #include "lockstep/kernels/rotary.h"
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/sequence_parallel.h"
+#include "parallel/look.h"
 #include "parallel/weight_gradient.h"
 
 /* The shard in numbers: what every loop below needs. */
@@ -33,6 +34,31 @@ static shard own_shard(const ls_tensor_parallel *tp, const ls_attention_block *b
     own.q_width = own.heads * own.width;
     own.kv_width = own.kvs * own.width;
     return own;
+}
+
+/* Query heads' or kv heads' width: the whole and what is held. */
+static ls_view_run query_run(const ls_attention_block *block, const shard *own)
+{
+    return (ls_view_run){block->heads.whole.granules * own->width, own->first * own->width,
+                         own->q_width};
+}
+
+static ls_view_run kv_run(const ls_attention_block *block, const shard *own)
+{
+    return (ls_view_run){block->kv_heads * own->width, own->kv_first * own->width, own->kv_width};
+}
+
+/* Shows what goes into the core, or its gradient. */
+static ls_status look_inputs(const ls_tensor_parallel *tp, const ls_attention_block *block,
+                             const shard *own, bool gradient, const ls_real *q, const ls_real *k,
+                             const ls_real *v)
+{
+    ls_status status = LS_OK;
+    LS_TRY(ls_look_run(tp, LS_POINT_QUERY, gradient, query_run(block, own), q));
+    LS_TRY(ls_look_run(tp, LS_POINT_KEY, gradient, kv_run(block, own), k));
+    LS_TRY(ls_look_run(tp, LS_POINT_VALUE, gradient, kv_run(block, own), v));
+exit:
+    return status;
 }
 
 /* Own kv head of own query head h. */
@@ -154,10 +180,16 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
             if (kept->P) P = kept->P + (b * own.heads + h) * S * S;
             LS_TRY(ls_attention_forward(tp->engine, &shape, kept->o + q, P, kept->q + q,
                                         kept->k + kv, kept->v + kv, scratch));
+            LS_TRY(ls_look_head(tp, LS_POINT_PROBABILITIES, false, b, block->heads.whole.granules,
+                                own.first + h, P));
         }
     }
+    LS_TRY(look_inputs(tp, block, &own, false, kept->q, kept->k, kept->v));
+    LS_TRY(ls_look_run(tp, LS_POINT_HEADS, false, query_run(block, &own), kept->o));
+    ls_look_at_sum(tp, LS_POINT_ATTENTION, false);
     LS_TRY(ls_row_linear_forward(tp, y, kept->o, block->w_o, block->b_o, tokens, &block->heads,
                                  block->D));
+    LS_TRY(ls_look_own(tp, LS_POINT_ATTENTION, false, block->D, y));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;
@@ -283,6 +315,7 @@ static ls_status core_backward(const ls_tensor_parallel *tp, const ls_attention_
     }
     LS_TRY(finish_kv(tp, block, own, rows, dk_parts, dk));
     LS_TRY(finish_kv(tp, block, own, rows, dv_parts, dv));
+    LS_TRY(look_inputs(tp, block, own, true, dq, dk, dv));
     for (size_t b = 0; block->cos && b < batch->B; b++) {
         ls_rotary_backward(dq + b * S * own->q_width, block->cos, block->sin, S, own->heads,
                            own->width, own->q_width);
@@ -312,8 +345,10 @@ ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_att
     LS_TRY(ls_arena_alloc(tp->temporary, rows * own.kv_width, sizeof *dv, (void *)&dv));
 
     /* y = o W_o + b_o */
+    LS_TRY(ls_look_own(tp, LS_POINT_ATTENTION, true, D, dy));
     LS_TRY(ls_row_linear_backward(tp, d_o, block->dw_o, block->db_o, dy, kept->o, block->w_o,
                                   tokens, &block->heads, D));
+    LS_TRY(ls_look_run(tp, LS_POINT_HEADS, true, query_run(block, &own), d_o));
     LS_TRY(core_backward(tp, block, &own, dq, dk, dv, d_o, kept, batch));
     /* q, k, v = x W_q + b_q, ... */
     LS_TRY(ls_gather_tokens(tp, x, tokens, D, &x));
@@ -332,6 +367,7 @@ ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_att
         {dq, own.q_width, block->w_q, own.q_width, own.width, 1, 0},
         {dk + begin, own.kv_width, block->w_k + begin, own.kv_width, own.width, own.group, phase},
         {dv + begin, own.kv_width, block->w_v + begin, own.kv_width, own.width, own.group, phase}};
+    ls_look_at_sum(tp, LS_POINT_NORM1, true);
     LS_TRY(ls_reduced_product(tp, LS_TRANS, tokens, whole, &block->heads, terms, 3, dx));
 exit:
     ls_arena_release(tp->temporary, mark);

@@ -66,7 +66,9 @@ ls_status ls_embed_forward(ls_stage *stage, ls_micro_batch *mb)
     if (stage->type) add_types(stage, mb->e, batch);
     if (stage->config->embedding_norm)
         ls_norm_forward(&stage->embedding_norm, &mb->embedding_norm, mb->e, batch->B * own.count);
+    LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDING, false, D, mb->x));
     embedding_dropout(stage, mb->x, mb->x, batch);
+    LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDED, false, D, mb->x));
 exit:
     return status;
 }
@@ -140,7 +142,9 @@ ls_status ls_embed_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx)
     const ls_real *de;
 
     /* x = dropout(norm(e)) */
+    LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDED, true, D, dx));
     embedding_dropout(stage, dx, dx, batch);
+    LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDING, true, D, dx));
     if (stage->config->embedding_norm) LS_TRY(norm_backward(stage, mb, dx));
     /* e = (token row + position row) + type row. The tables want whole sequences: rows of positions
      * meet one token of each, and the rows of tokens that a rank has may be read anywhere. */

@@ -55,6 +55,18 @@ exit:
     return status;
 }
 
+/* Own words without the padding that may follow. */
+static ls_status look_logits(const ls_stage *stage, const ls_micro_batch *mb, bool gradient)
+{
+    size_t V = stage->config->vocab, width = ls_axis_extent(own_words(stage));
+    size_t first =
+        stage->cuts.vocab.bounds[ls_group_rank(stage->tp.group)] * stage->cuts.vocab.whole.granule;
+    size_t words = first >= V ? 0 : first + width > V ? V - first : width;
+    if (first > V) first = V;
+    return ls_look_rows(&stage->tp, LS_POINT_LOGITS, gradient, (ls_view_run){V, first, words},
+                        mb->z, width);
+}
+
 /* ---- forward ---- */
 
 /* Logits of own words. */
@@ -72,6 +84,7 @@ static ls_status logits(ls_stage *stage, ls_micro_batch *mb)
                    features, D, stage->head->value, D, mb->z, width, false));
     if (stage->vocab_bias)
         ls_add_bias(mb->z, stage->vocab_bias->value, ls_axis_extent(tokens), width, width);
+    LS_TRY(look_logits(stage, mb, false));
 exit:
     ls_arena_release(stage->temporary, mark);
     return status;
@@ -92,6 +105,8 @@ static ls_status token_losses(ls_stage *stage, ls_micro_batch *mb)
         LS_TRY(ls_vocab_cross_entropy_forward(&stage->tp, mb->losses, mb->max, mb->sum_exp, mb->z,
                                               batch->targets, n, &stage->cuts.vocab, config->vocab,
                                               config->label_smoothing));
+    LS_TRY(ls_look_dims(&stage->tp, LS_POINT_TOKEN_LOSS, false, 1,
+                        (ls_view_run[]){ls_whole_run(batch->S)}, mb->losses));
     for (size_t b = 0; b < batch->B; b++)
         mb->sequence_losses.tokens[b] = ls_tree_sum(mb->losses + b * batch->S, batch->S, 1);
     mb->valid = (ls_valid){0, 0};
@@ -110,6 +125,7 @@ ls_status ls_head_forward(ls_stage *stage, ls_micro_batch *mb, const ls_real *x)
     if (final_norm(stage)) {
         ls_norm_forward(&stage->final_norm, &mb->final_norm, x, ls_stage_rows(stage, mb->B, mb->S));
         mb->xf = mb->final_norm.y;
+        LS_TRY(ls_look_own(&stage->tp, LS_POINT_FINAL_NORM, false, stage->config->d_model, mb->xf));
     }
     if (masked_token(stage))
         LS_TRY(ls_masked_head_forward(&stage->tp, &stage->masked, &mb->masked, mb->xf, tokens));
@@ -172,6 +188,7 @@ static ls_status vocabulary_backward(ls_stage *stage, ls_micro_batch *mb, ls_rea
     ls_vocab_cross_entropy_backward(&stage->tp, mb->z, mb->z, mb->max, mb->sum_exp, batch->targets,
                                     n, &stage->cuts.vocab, config->vocab, config->label_smoothing,
                                     1 / (ls_real)valid);
+    LS_TRY(look_logits(stage, mb, true));
     /* z = features E^T + bias: dE = dz^T features over the tokens; dfeatures = sum over all ranks'
      * vocabulary rows of dz E (f backward) */
     LS_TRY(ls_gather_tokens(&stage->tp, features_of(stage, mb), tokens, D, &features));
@@ -180,6 +197,7 @@ static ls_status vocabulary_backward(ls_stage *stage, ls_micro_batch *mb, ls_rea
     ls_arena_release(stage->temporary, mark);
     if (stage->vocab_bias) bias_gradient(stage, mb->z, tokens);
     ls_gemm_term term = {mb->z, width, stage->head->value, D, held.granule, 1, 0};
+    ls_look_at_sum(&stage->tp, LS_POINT_FEATURES, true);
     LS_TRY(ls_reduced_product(&stage->tp, LS_NO_TRANS, tokens, ls_axis_whole(D), &stage->cuts.vocab,
                               &term, 1, dx));
 exit:
@@ -213,9 +231,11 @@ ls_status ls_head_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, con
                                       1 / (ls_real)valid.labels, &mb->batch));
     else
         nothing_from_order(stage);
-    if (final_norm(stage))
+    if (final_norm(stage)) {
+        LS_TRY(ls_look_own(&stage->tp, LS_POINT_FINAL_NORM, true, D, dx));
         ls_norm_backward(&stage->tp, &stage->final_norm, &mb->final_norm, dx, dx, x, NULL, tokens,
                          &sums);
+    }
     LS_TRY(ls_token_sums_finish(&sums));
 exit:
     ls_arena_release(stage->temporary, mark);

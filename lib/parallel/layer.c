@@ -1,6 +1,7 @@
 #include "parallel/layer.h"
 
 #include "lockstep/kernels/elementwise.h"
+#include "parallel/look.h"
 
 static ls_real *value(const ls_store *store, ls_role role, size_t layer)
 {
@@ -111,15 +112,19 @@ ls_status ls_layer_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
 
     if (layer->place == LS_NORM_POST) return ls_layer_post_forward(tp, layer, kept, y, batch);
     ls_norm_forward(&layer->norm1, &kept->norm1, kept->x, n);
+    LS_TRY(ls_look_own(tp, LS_POINT_NORM1, false, layer->D, kept->norm1.y));
     LS_TRY(ls_attention_block_forward(tp, &layer->attention, kept->x1, &kept->attention,
                                       kept->norm1.y, batch));
     ls_layer_dropout(tp, layer, kept->x1, kept->x1, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
     ls_add(kept->x1, kept->x1, kept->x, n * layer->D);
+    LS_TRY(ls_look_own(tp, LS_POINT_AFTER_ATTENTION, false, layer->D, kept->x1));
 
     ls_norm_forward(&layer->norm2, &kept->norm2, kept->x1, n);
+    LS_TRY(ls_look_own(tp, LS_POINT_NORM2, false, layer->D, kept->norm2.y));
     LS_TRY(ls_mlp_forward(tp, &layer->mlp, y, &kept->mlp, kept->norm2.y, tokens));
     ls_layer_dropout(tp, layer, y, y, LS_RANDOM_DROPOUT_MLP, batch);
     ls_add(y, y, kept->x1, n * layer->D);
+    LS_TRY(ls_look_own(tp, LS_POINT_LAYER, false, layer->D, y));
 exit:
     return status;
 }
@@ -141,14 +146,18 @@ ls_status ls_layer_backward(const ls_tensor_parallel *tp, const ls_layer *layer,
     LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof(ls_real), (void *)&d_norm));
 
     /* x2 = dropout(mlp(norm2(x1))) + x1 */
+    LS_TRY(ls_look_own(tp, LS_POINT_LAYER, true, layer->D, dx));
     ls_layer_dropout(tp, layer, d_block, dx, LS_RANDOM_DROPOUT_MLP, batch);
     LS_TRY(ls_mlp_backward(tp, &layer->mlp, d_norm, d_block, &kept->mlp, kept->norm2.y, tokens));
+    LS_TRY(ls_look_own(tp, LS_POINT_NORM2, true, layer->D, d_norm));
     ls_norm_backward(tp, &layer->norm2, &kept->norm2, d_norm, d_norm, kept->x1, dx, tokens, &sums);
 
     /* x1 = dropout(attention(norm1(x))) + x */
+    LS_TRY(ls_look_own(tp, LS_POINT_AFTER_ATTENTION, true, layer->D, d_norm));
     ls_layer_dropout(tp, layer, d_block, d_norm, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
     LS_TRY(ls_attention_block_backward(tp, &layer->attention, dx, d_block, &kept->attention,
                                        kept->norm1.y, batch));
+    LS_TRY(ls_look_own(tp, LS_POINT_NORM1, true, layer->D, dx));
     ls_norm_backward(tp, &layer->norm1, &kept->norm1, dx, dx, kept->x, d_norm, tokens, &sums);
     LS_TRY(ls_token_sums_finish(&sums));
 exit:

@@ -8,6 +8,7 @@
  * only the places where shares of tokens begin and end lie on the other side of the norms. */
 #include "lockstep/kernels/elementwise.h"
 #include "parallel/layer.h"
+#include "parallel/look.h"
 
 ls_status ls_layer_post_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
                                 const ls_layer_kept *kept, ls_real *y, const ls_batch *batch)
@@ -21,13 +22,17 @@ ls_status ls_layer_post_forward(const ls_tensor_parallel *tp, const ls_layer *la
                                       batch));
     ls_layer_dropout(tp, layer, kept->x1, kept->x1, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
     ls_add(kept->x1, kept->x1, kept->x, n * layer->D);
+    LS_TRY(ls_look_own(tp, LS_POINT_AFTER_ATTENTION, false, layer->D, kept->x1));
     ls_norm_forward(&layer->norm1, &kept->norm1, kept->x1, n);
+    LS_TRY(ls_look_own(tp, LS_POINT_NORM1, false, layer->D, kept->norm1.y));
 
     LS_TRY(ls_mlp_forward(tp, &layer->mlp, kept->x2, &kept->mlp, kept->norm1.y, tokens));
     ls_layer_dropout(tp, layer, kept->x2, kept->x2, LS_RANDOM_DROPOUT_MLP, batch);
     ls_add(kept->x2, kept->x2, kept->norm1.y, n * layer->D);
     norm2.y = y;
+    LS_TRY(ls_look_own(tp, LS_POINT_AFTER_MLP, false, layer->D, kept->x2));
     ls_norm_forward(&layer->norm2, &norm2, kept->x2, n);
+    LS_TRY(ls_look_own(tp, LS_POINT_LAYER, false, layer->D, y));
 exit:
     return status;
 }
@@ -49,13 +54,17 @@ ls_status ls_layer_post_backward(const ls_tensor_parallel *tp, const ls_layer *l
 
     /* y = norm2(x2), x2 = dropout(mlp(n)) + n: what came through the block, + what came beside it
      */
+    LS_TRY(ls_look_own(tp, LS_POINT_LAYER, true, layer->D, dx));
     ls_norm_backward(tp, &layer->norm2, &kept->norm2, dx, dx, kept->x2, NULL, tokens, &sums);
+    LS_TRY(ls_look_own(tp, LS_POINT_AFTER_MLP, true, layer->D, dx));
     ls_layer_dropout(tp, layer, d_block, dx, LS_RANDOM_DROPOUT_MLP, batch);
     LS_TRY(ls_mlp_backward(tp, &layer->mlp, d_through, d_block, &kept->mlp, kept->norm1.y, tokens));
     ls_add(dx, d_through, dx, count);
 
     /* n = norm1(x1), x1 = dropout(attention(x)) + x */
+    LS_TRY(ls_look_own(tp, LS_POINT_NORM1, true, layer->D, dx));
     ls_norm_backward(tp, &layer->norm1, &kept->norm1, dx, dx, kept->x1, NULL, tokens, &sums);
+    LS_TRY(ls_look_own(tp, LS_POINT_AFTER_ATTENTION, true, layer->D, dx));
     ls_layer_dropout(tp, layer, d_block, dx, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
     LS_TRY(ls_attention_block_backward(tp, &layer->attention, d_through, d_block, &kept->attention,
                                        kept->x, batch));

@@ -1,6 +1,7 @@
 #include "parallel/masked_head.h"
 
 #include "lockstep/kernels/activation.h"
+#include "parallel/look.h"
 
 void ls_masked_head_bind(ls_masked_head *head, const ls_store *store)
 {
@@ -29,6 +30,9 @@ ls_status ls_masked_head_forward(const ls_tensor_parallel *tp, const ls_masked_h
     LS_TRY(ls_replicated_forward(tp, &head->dense, kept->t, xf, tokens));
     ls_gelu_erf_forward(kept->u, kept->t, n * head->dense.out);
     ls_norm_forward(&head->norm, &kept->norm, kept->u, n);
+    LS_TRY(ls_look_own(tp, LS_POINT_MASKED_DENSE, false, head->dense.out, kept->t));
+    LS_TRY(ls_look_own(tp, LS_POINT_MASKED_ACTIVATION, false, head->dense.out, kept->u));
+    LS_TRY(ls_look_own(tp, LS_POINT_FEATURES, false, head->dense.out, kept->norm.y));
 exit:
     return status;
 }
@@ -37,9 +41,15 @@ ls_status ls_masked_head_backward(const ls_tensor_parallel *tp, const ls_masked_
                                   const ls_masked_kept *kept, ls_real *dx, const ls_real *xf,
                                   ls_axis tokens, ls_token_sums *sums)
 {
-    size_t n = ls_axis_extent(ls_own_tokens(tp, tokens));
+    ls_status status = LS_OK;
+    size_t n = ls_axis_extent(ls_own_tokens(tp, tokens)), D = head->dense.out;
     /* features = norm(u), u = gelu(t), t = xf W + b */
+    LS_TRY(ls_look_own(tp, LS_POINT_FEATURES, true, D, dx));
     ls_norm_backward(tp, &head->norm, &kept->norm, dx, dx, kept->u, NULL, tokens, sums);
-    ls_gelu_erf_backward(dx, dx, kept->t, n * head->dense.out);
-    return ls_replicated_backward(tp, &head->dense, dx, dx, xf, tokens);
+    LS_TRY(ls_look_own(tp, LS_POINT_MASKED_ACTIVATION, true, D, dx));
+    ls_gelu_erf_backward(dx, dx, kept->t, n * D);
+    LS_TRY(ls_look_own(tp, LS_POINT_MASKED_DENSE, true, D, dx));
+    LS_TRY(ls_replicated_backward(tp, &head->dense, dx, dx, xf, tokens));
+exit:
+    return status;
 }

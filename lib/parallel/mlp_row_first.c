@@ -4,6 +4,7 @@
 
 #include "lockstep/kernels/activation.h"
 #include "lockstep/kernels/elementwise.h"
+#include "parallel/look.h"
 #include "parallel/weight_gradient.h"
 
 /* own = columns first .. first + width of a rows x cols array */
@@ -46,16 +47,21 @@ ls_status ls_mlp_row_first_forward(const ls_tensor_parallel *tp, const ls_mlp *m
      * openblas engine is one granule wide, and here it must be the one that the serial model makes.
      */
     ls_gemm_term term = {x_r, D_r, mlp->w_up, F, mlp->model.whole.granule, 1, 0};
+    ls_look_at_sum(tp, LS_POINT_UP, false);
     LS_TRY(ls_reduced_product(tp, LS_NO_TRANS, tokens, mlp->ff.whole, &mlp->model, &term, 1,
                               kept->up));
     if (mlp->b_up) ls_add_bias(kept->up, mlp->b_up, rows, F, F);
+    LS_TRY(ls_look_run(tp, LS_POINT_UP, false, (ls_view_run){F, 0, F}, kept->up));
     take_columns(kept->u, kept->up, rows, F, mlp->ff.bounds[rank] * mlp->ff.whole.granule, F_r);
     if (mlp->activation == LS_GELU_TANH)
         ls_gelu_tanh_forward(kept->u, kept->u, rows * F_r);
     else
         ls_gelu_erf_forward(kept->u, kept->u, rows * F_r);
+    LS_TRY(ls_look_cut(tp, LS_POINT_ACTIVATION, false, &mlp->ff, kept->u));
+    ls_look_at_sum(tp, LS_POINT_MLP, false);
     LS_TRY(
         ls_row_linear_forward(tp, y, kept->u, mlp->w_down, mlp->b_down, tokens, &mlp->ff, mlp->D));
+    LS_TRY(ls_look_own(tp, LS_POINT_MLP, false, mlp->D, y));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;
@@ -83,8 +89,10 @@ ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *
     LS_TRY(ls_arena_alloc(tp->temporary, rows * D_r, sizeof *dx_r, (void *)&dx_r));
 
     /* y = sum of u_r W_down,r + b_down; u_r = gelu(own columns of up) */
+    LS_TRY(ls_look_own(tp, LS_POINT_MLP, true, mlp->D, dy));
     LS_TRY(ls_row_linear_backward(tp, du_r, mlp->dw_down, mlp->db_down, dy, kept->u, mlp->w_down,
                                   tokens, &mlp->ff, mlp->D));
+    LS_TRY(ls_look_cut(tp, LS_POINT_ACTIVATION, true, &mlp->ff, du_r));
     take_columns(up_r, kept->up, rows, F, ff_starts[rank], F_r);
     if (mlp->activation == LS_GELU_TANH)
         ls_gelu_tanh_backward(du_r, du_r, up_r, rows * F_r);
@@ -92,6 +100,7 @@ ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *
         ls_gelu_erf_backward(du_r, du_r, up_r, rows * F_r);
     /* up was needed whole, and so is its gradient: W_up,r meets every column of it */
     LS_TRY(ls_all_gather_columns(tp->group, dup, du_r, rows, ff_starts, LS_REAL_DTYPE));
+    LS_TRY(ls_look_run(tp, LS_POINT_UP, true, (ls_view_run){F, 0, F}, dup));
 
     /* up = sum of x_r W_up,r + b_up */
     take_columns(x_r, x, rows, mlp->D, model_starts[rank], D_r);

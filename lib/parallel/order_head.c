@@ -6,6 +6,7 @@
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/sequence_parallel.h"
+#include "parallel/look.h"
 
 enum { CHOICES = 2 };
 
@@ -87,6 +88,9 @@ ls_status ls_order_head_forward(const ls_tensor_parallel *tp, const ls_order_hea
     LS_TRY(ls_replicated_forward(&inside, &head->pooler, kept->p, kept->first, sequences));
     ls_tanh_forward(kept->p, kept->p, B * D);
     LS_TRY(ls_replicated_forward(&inside, &head->classifier, kept->z, kept->p, sequences));
+    LS_TRY(ls_look_dims(tp, LS_POINT_POOLED, false, 1, (ls_view_run[]){ls_whole_run(D)}, kept->p));
+    LS_TRY(ls_look_dims(tp, LS_POINT_ORDER_LOGITS, false, 1, (ls_view_run[]){ls_whole_run(CHOICES)},
+                        kept->z));
 
     LS_TRY(ls_arena_alloc(tp->temporary, B, sizeof *target, (void *)&target));
     ls_cross_entropy_max(kept->max, kept->z, B, CHOICES, choices());
@@ -94,6 +98,7 @@ ls_status ls_order_head_forward(const ls_tensor_parallel *tp, const ls_order_hea
                           choices());
     ls_cross_entropy_loss(ret_losses, kept->max, kept->sum_exp, NULL, target, kept->labels, B,
                           CHOICES, 0);
+    LS_TRY(ls_look_dims(tp, LS_POINT_ORDER_LOSS, false, 0, NULL, ret_losses));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;
@@ -115,7 +120,10 @@ ls_status ls_order_head_backward(const ls_tensor_parallel *tp, const ls_order_he
     ls_cross_entropy_backward(kept->z, kept->z, kept->max, kept->sum_exp, kept->labels, B, CHOICES,
                               choices(), 0, factor);
     /* z = p W_o + b_o, p = tanh(xf_0 W_p + b_p) */
+    LS_TRY(ls_look_dims(tp, LS_POINT_ORDER_LOGITS, true, 1, (ls_view_run[]){ls_whole_run(CHOICES)},
+                        kept->z));
     LS_TRY(ls_replicated_backward(&inside, &head->classifier, d, kept->z, kept->p, sequences));
+    LS_TRY(ls_look_dims(tp, LS_POINT_POOLED, true, 1, (ls_view_run[]){ls_whole_run(D)}, d));
     ls_tanh_backward(d, d, kept->p, B * D);
     LS_TRY(ls_replicated_backward(&inside, &head->pooler, d, d, kept->first, sequences));
     /* What the first tokens have from the other loss, + this (losses in order, rule 11): once,

@@ -1,5 +1,6 @@
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/sequence_parallel.h"
+#include "parallel/look.h"
 
 /* Own granules of `term` that stand before granule `s` of the sum: those i < s with (i + phase) %
  * every == 0. */
@@ -46,6 +47,7 @@ ls_status ls_reduced_product(const ls_tensor_parallel *tp, ls_trans tb, ls_axis 
         LS_TRY(ls_gemm_fused(tp->engine, LS_NO_TRANS, tb, m, n, nodes[j].hi - nodes[j].lo, local,
                              n_terms, partials + j * count, ls_axis_extent(n)));
     }
+    LS_TRY(ls_look_partials(tp, k->whole.granules, nodes, n_nodes, ls_axis_extent(n), partials));
     LS_TRY(ls_sum_to_own_tokens(tp, c, partials, m, ls_axis_extent(n), &forest));
 exit:
     ls_arena_release(tp->temporary, mark);

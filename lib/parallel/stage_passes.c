@@ -63,6 +63,19 @@ static ls_status take(const ls_stage *stage, const ls_micro_batch *mb, ls_arena 
                           sizeof(ls_real), (void *)ret_x);
 }
 
+/* Who looks on, and at what. */
+static void look_on(ls_stage *stage, const ls_micro_batch *mb)
+{
+    if (!stage->setup.tap) return;
+    stage->looking = (ls_looking){.tap = stage->setup.tap,
+                                  .dtype = LS_REAL_DTYPE,
+                                  .batch = &mb->batch,
+                                  .sequences = stage->sum ? stage->sum->leaves : mb->batch.B,
+                                  .layer = -1,
+                                  .sum = LS_POINTS};
+    stage->tp.looking = &stage->looking;
+}
+
 /* ---- forward ---- */
 
 /* From mb->input, or the tokens, to mb->end, or the losses. What is wanted later stays in mb->kept:
@@ -87,11 +100,13 @@ static ls_status forward(ls_stage *stage, ls_micro_batch *mb, bool all, ls_arena
         LS_TRY(
             ls_layer_keep(&stage->tp, &stage->layers[l], mb->B, mb->S, mb->kept, &mb->layers[l]));
         mb->layers[l].x = x;
+        ls_look_in_layer(&stage->tp, (int)stage->layers[l].number);
         LS_TRY(ls_layer_forward(&stage->tp, &stage->layers[l], &mb->layers[l], y, &mb->batch));
         if (!all) ls_arena_release(mb->kept, mark);
         x = y;
         LS_TRY(ls_rank_check(ls_group_owner(stage->tp.group)));
     }
+    ls_look_in_layer(&stage->tp, -1);
     mb->end = x;
     if (stage->setup.head) {
         LS_TRY(ls_head_keep(stage, mb));
@@ -148,6 +163,7 @@ ls_status ls_stage_forward(ls_stage *stage, ls_micro_batch *mb, const ls_batch *
     ls_arena_release(mb->kept, 0);
     ls_arena_release(mb->outgoing, 0);
     LS_TRY(check_ids(stage, batch));
+    look_on(stage, mb);
     if (stage->setup.head) {
         ls_sequence_losses *losses = &mb->sequence_losses;
         LS_TRY(ls_arena_alloc(mb->kept, mb->B, sizeof(ls_real), (void *)&losses->tokens));
@@ -181,12 +197,16 @@ static ls_status backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, ls_v
             LS_TRY(ls_layer_keep(&stage->tp, layer, mb->B, mb->S, mb->kept, &mb->layers[l]));
             mb->layers[l].x = x;
             LS_TRY(take(stage, mb, mb->kept, &y));
+            stage->tp.looking = NULL; /* seen before */
             LS_TRY(ls_layer_forward(&stage->tp, layer, &mb->layers[l], y, &mb->batch));
+            look_on(stage, mb);
         }
+        ls_look_in_layer(&stage->tp, (int)layer->number);
         LS_TRY(ls_layer_backward(&stage->tp, layer, &mb->layers[l], dx, &mb->batch));
         ls_arena_release(mb->kept, mark);
         LS_TRY(ls_rank_check(ls_group_owner(stage->tp.group)));
     }
+    ls_look_in_layer(&stage->tp, -1);
     if (stage->setup.embedding) LS_TRY(ls_embed_backward(stage, mb, dx));
 exit:
     return status;
@@ -242,8 +262,10 @@ ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *mb, const ls_real *
         zero_gradients(stage);
         memset(d, 0, count * sizeof *d);
     } else {
+        stage->tp.looking = NULL; /* what is computed again has been seen */
         if (stage->setup.recompute == LS_RECOMPUTE_STAGE)
             LS_TRY(forward(stage, mb, true, mb->kept));
+        look_on(stage, mb);
         if (!stage->setup.head) memcpy(d, dx, count * sizeof *d);
         LS_TRY(backward(stage, mb, d, valid));
     }

@@ -5,6 +5,7 @@
 #include "lockstep/numerics/forest_sum.h"
 #include "lockstep/parallel/stage.h"
 #include "parallel/layer.h"
+#include "parallel/look.h"
 #include "parallel/masked_head.h"
 #include "parallel/order_head.h"
 
@@ -23,6 +24,7 @@ struct ls_stage {
     ls_arena *lasting; /* cuts, tables, groups: as long as the stage */
     ls_arena *temporary;
     ls_tensor_parallel tp;
+    ls_looking looking; /* with setup.tap: tp.looking, but for what is computed again */
     ls_cuts cuts;
     ls_kv_sharing kv;
     ls_real *cos, *sin; /* rotary tables, or NULL */

@@ -1,6 +1,7 @@
 #include "lockstep/kernels/activation.h"
 #include "lockstep/parallel/mlp.h"
 #include "lockstep/parallel/sequence_parallel.h"
+#include "parallel/look.h"
 #include "parallel/mlp_row_first.h"
 
 static size_t own_width(const ls_tensor_parallel *tp, const ls_mlp *mlp)
@@ -53,13 +54,18 @@ ls_status ls_mlp_forward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_rea
     case LS_SWIGLU:
         LS_TRY(ls_column_linear_forward(&inside, kept->gate, x, mlp->w_gate, NULL, tokens, mlp->D,
                                         &mlp->ff));
+        LS_TRY(ls_look_cut(tp, LS_POINT_GATE, false, &mlp->ff, kept->gate));
         ls_swiglu_forward(kept->u, kept->gate, kept->up, n);
         break;
     }
     ls_arena_release(tp->temporary, mark);
+    LS_TRY(ls_look_cut(tp, LS_POINT_UP, false, &mlp->ff, kept->up));
+    LS_TRY(ls_look_cut(tp, LS_POINT_ACTIVATION, false, &mlp->ff, kept->u));
     /* y = sum over ranks of u_r W_down,r, then the bias: the block's only reduction */
+    ls_look_at_sum(tp, LS_POINT_MLP, false);
     LS_TRY(
         ls_row_linear_forward(tp, y, kept->u, mlp->w_down, mlp->b_down, tokens, &mlp->ff, mlp->D));
+    LS_TRY(ls_look_own(tp, LS_POINT_MLP, false, mlp->D, y));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;
@@ -79,8 +85,10 @@ ls_status ls_mlp_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_re
 
     LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof *du, (void *)&du));
     /* y = u W_down + b_down */
+    LS_TRY(ls_look_own(tp, LS_POINT_MLP, true, mlp->D, dy));
     LS_TRY(ls_row_linear_backward(tp, du, mlp->dw_down, mlp->db_down, dy, kept->u, mlp->w_down,
                                   tokens, &mlp->ff, mlp->D));
+    LS_TRY(ls_look_cut(tp, LS_POINT_ACTIVATION, true, &mlp->ff, du));
     if (mlp->activation != LS_SWIGLU) {
         /* u = gelu(up), up = x W_up + b_up */
         dup = du;
@@ -88,6 +96,8 @@ ls_status ls_mlp_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_re
             ls_gelu_tanh_backward(dup, du, kept->up, n);
         else
             ls_gelu_erf_backward(dup, du, kept->up, n);
+        LS_TRY(ls_look_cut(tp, LS_POINT_UP, true, &mlp->ff, dup));
+        ls_look_at_sum(tp, LS_POINT_NORM2, true);
         LS_TRY(ls_column_linear_backward(tp, dx, mlp->dw_up, mlp->db_up, dup, x, mlp->w_up, tokens,
                                          mlp->D, &mlp->ff));
     } else {
@@ -97,6 +107,8 @@ ls_status ls_mlp_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_re
         ls_tensor_parallel inside = ls_inside_block(tp);
         LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof *dup, (void *)&dup));
         ls_swiglu_backward(dgate, dup, du, kept->gate, kept->up, n);
+        LS_TRY(ls_look_cut(tp, LS_POINT_GATE, true, &mlp->ff, dgate));
+        LS_TRY(ls_look_cut(tp, LS_POINT_UP, true, &mlp->ff, dup));
         LS_TRY(ls_gather_tokens(tp, x, tokens, mlp->D, &x));
         LS_TRY(ls_column_linear_backward(&inside, NULL, mlp->dw_gate, NULL, dgate, x, mlp->w_gate,
                                          tokens, mlp->D, &mlp->ff));
@@ -105,6 +117,7 @@ ls_status ls_mlp_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_re
         size_t granule = mlp->ff.whole.granule;
         ls_gemm_term terms[2] = {{dgate, width, mlp->w_gate, width, granule, 1, 0},
                                  {dup, width, mlp->w_up, width, granule, 1, 0}};
+        ls_look_at_sum(tp, LS_POINT_NORM2, true);
         LS_TRY(ls_reduced_product(tp, LS_TRANS, tokens, ls_axis_whole(mlp->D), &mlp->ff, terms, 2,
                                   dx));
     }

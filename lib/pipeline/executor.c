@@ -21,7 +21,8 @@ static ls_status chunk_create(ls_executor *e, int c, const size_t *bounds)
                             .sequence_parallel = setup->layout->sp,
                             .recompute = setup->layout->recompute,
                             .batch = setup->batch,
-                            .kv = &e->kv};
+                            .kv = &e->kv,
+                            .tap = setup->tap};
     size_t M = (size_t)setup->layout->micro_batches;
 
     LS_TRY(ls_stage_create(&own->stage, &stage, e->store));

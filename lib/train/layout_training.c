@@ -210,7 +210,8 @@ static ls_status set_up(trainer *t)
                                .gathered_loss = run->gathered_loss,
                                .batch = run->batch,
                                .first = own.first,
-                               .sequences = own.count};
+                               .sequences = own.count,
+                               .tap = run->tap};
     LS_TRY(ls_executor_create(&t->executor, &setup, t->store));
     LS_TRY(ls_step_batch_create(&t->batch, run, own.first, own.count));
     LS_TRY(ls_arena_alloc(t->aside, (size_t)layout->dp + 1, sizeof *t->bounds, (void *)&t->bounds));

@@ -16,6 +16,7 @@
 #include "lockstep/model/text.h"
 #include "lockstep/numerics/gemm.h"
 #include "lockstep/parallel/sharding.h"
+#include "lockstep/parallel/tap.h"
 #include "lockstep/partition/layout.h"
 
 typedef struct ls_run {
@@ -41,6 +42,8 @@ typedef struct ls_run {
     const char *trace;  /* file for what every rank did (trace_file.h); NULL: none. The serial
                            baseline then runs a few steps too, to be compared with */
     bool gathered_loss; /* gather the logits instead of the fused vocabulary-parallel loss */
+    const ls_tap *tap;  /* who looks on at every operation of every rank (lockstep/parallel/tap.h);
+                           NULL: nobody. The serial baseline shows nothing */
     ls_world_options world;
 } ls_run;
 

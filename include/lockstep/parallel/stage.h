@@ -14,6 +14,7 @@
 #include "lockstep/parallel/attention_block.h"
 #include "lockstep/parallel/losses.h"
 #include "lockstep/parallel/sharding.h"
+#include "lockstep/parallel/tap.h"
 
 LS_BEGIN_DECLS
 
@@ -34,6 +35,7 @@ typedef struct ls_stage_setup {
                      micro-batch is the whole of it */
     const ls_kv_sharing
         *kv; /* of the tp group, when several stages share it; NULL: makes its own */
+    const ls_tap *tap; /* who looks on; NULL: nobody. Outlives the stage */
 } ls_stage_setup;
 
 /* A stage over the shards in `store` (ls_holdings_of), which it does not own. Charged to the rank's

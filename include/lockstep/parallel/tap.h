@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "lockstep/base/real.h"
 #include "lockstep/base/status.h"
@@ -21,33 +22,31 @@
 
 LS_BEGIN_DECLS
 
-/* The points of one forward pass, in order of execution; layers repeat theirs. "reduced": before
- * what the rank adds, after the reduction. */
+/* The points of one forward pass, in order of execution; layers repeat theirs. */
 typedef enum ls_point {
     LS_POINT_EMBEDDING = 0, /* sum of token, position and type rows (norm, if any, applied)  */
     LS_POINT_EMBEDDED,      /* after dropout: input of the first layer                        */
-    LS_POINT_NORM1,         /* what the attention block reads                                 */
+    LS_POINT_NORM1,         /* what the attention block reads; norms behind: what the MLP reads */
     LS_POINT_QUERY,         /* as the attention core reads them: bias added, turned by position */
     LS_POINT_KEY,
     LS_POINT_VALUE,
-    LS_POINT_PROBABILITIES,     /* softmax, before dropout                                        */
-    LS_POINT_HEADS,             /* outputs of the heads, side by side                             */
-    LS_POINT_ATTENTION_PARTIAL, /* own heads' part of the projection, one per node of the tree    */
-    LS_POINT_ATTENTION,         /* reduced, bias added                                            */
-    LS_POINT_AFTER_ATTENTION,   /* after dropout, + residual (norms behind: before the norm)      */
-    LS_POINT_NORM2,             /* what the MLP reads                                             */
-    LS_POINT_GATE,              /* SwiGLU alone */
+    LS_POINT_PROBABILITIES,   /* softmax, before dropout; forward alone                         */
+    LS_POINT_HEADS,           /* outputs of the heads, side by side                             */
+    LS_POINT_ATTENTION,       /* reduced, bias added                                            */
+    LS_POINT_AFTER_ATTENTION, /* after dropout, + residual (norms behind: before the norm)      */
+    LS_POINT_NORM2,           /* what the MLP reads; norms behind: none, it is LAYER            */
+    LS_POINT_GATE,            /* SwiGLU alone */
     LS_POINT_UP,
     LS_POINT_ACTIVATION,
-    LS_POINT_MLP_PARTIAL,
-    LS_POINT_MLP,   /* reduced, bias added */
-    LS_POINT_LAYER, /* the layer's output; what goes to the next stage                */
-    LS_POINT_FINAL_NORM,
+    LS_POINT_MLP,          /* reduced, bias added                                            */
+    LS_POINT_AFTER_MLP,    /* norms behind: what norm 2 reads; else none, it is LAYER        */
+    LS_POINT_LAYER,        /* the layer's output; what goes to the next stage                */
+    LS_POINT_FINAL_NORM,   /* none where norms stand behind */
     LS_POINT_MASKED_DENSE, /* masked-token head: t, u and what meets the vocabulary          */
     LS_POINT_MASKED_ACTIVATION,
     LS_POINT_FEATURES,
     LS_POINT_LOGITS,
-    LS_POINT_TOKEN_LOSS, /* per token                                                      */
+    LS_POINT_TOKEN_LOSS, /* per token; the losses forward alone                            */
     LS_POINT_POOLED,     /* sentence-order head, per sequence                              */
     LS_POINT_ORDER_LOGITS,
     LS_POINT_ORDER_LOSS,
@@ -63,21 +62,25 @@ enum { LS_VIEW_DIMS = 4 };
 
 typedef struct ls_view {
     ls_point point;
-    bool gradient;         /* of the loss, with respect to what the point gives forward */
-    int layer;             /* -1: none */
-    int micro_batch_first; /* global number of the first sequence */
-    int step;
-    bool partial; /* one addend of a reduction: node lo .. hi of the cut axis */
-    size_t lo, hi;
+    bool gradient; /* of the loss, with respect to what the point gives forward */
+    int layer;     /* -1: none */
+    uint32_t step;
+    bool partial; /* what goes into the reduction that ends in this point: node lo .. hi of a tree
+                     of `leaves` granules of the axis that is cut. Forward of ATTENTION and MLP,
+                     before the bias (row-first MLP: of UP too); backward of NORM1 and NORM2, as
+                     which the inputs of attention and MLP go wherever the norms stand, before what
+                     comes beside the block, and of what meets the vocabulary (FEATURES) */
+    size_t lo, hi, leaves;
     int n_dims;
-    ls_view_run dims[LS_VIEW_DIMS];
+    ls_view_run dims[LS_VIEW_DIMS]; /* the first: sequences of the global batch */
     ls_dtype dtype;
-    const void *values; /* the block, row-major with its own counts; valid during the call */
+    const void *values; /* the block, row-major, valid during the call */
+    size_t stride;      /* elements from row to row: the last count, more where padding follows */
 } ls_view;
 
 typedef struct ls_tap {
     void *context;
-    /* A status other than LS_OK ends the run. */
+    /* Called by the rank's own thread. A status other than LS_OK ends the run. */
     ls_status (*look)(void *context, ls_rank *rank, const ls_view *view);
 } ls_tap;
 

@@ -15,6 +15,7 @@
 #include "lockstep/model/store.h"
 #include "lockstep/numerics/gemm.h"
 #include "lockstep/parallel/losses.h"
+#include "lockstep/parallel/tap.h"
 #include "lockstep/pipeline/schedule.h"
 
 LS_BEGIN_DECLS
@@ -28,6 +29,7 @@ typedef struct ls_executor_setup {
     bool gathered_loss;
     size_t batch;            /* sequences of the global batch                              */
     size_t first, sequences; /* own run of them; cut into micro-batches by ls_share_of     */
+    const ls_tap *tap;       /* who looks on; NULL: nobody. Outlives the executor          */
 } ls_executor_setup;
 
 #define ls_executor LS_TYPED(ls_executor)

@@ -1,0 +1,105 @@
+#include "lockstep/parallel/tap.h"
+
+#include "lockstep/parallel/sequence_parallel.h"
+#include "parallel/look.h"
+
+const char *ls_point_name(ls_point point)
+{
+    static const char *const names[LS_POINTS] = {
+        [LS_POINT_EMBEDDING] = "embedding",
+        [LS_POINT_EMBEDDED] = "embedded",
+        [LS_POINT_NORM1] = "norm1",
+        [LS_POINT_QUERY] = "query",
+        [LS_POINT_KEY] = "key",
+        [LS_POINT_VALUE] = "value",
+        [LS_POINT_PROBABILITIES] = "probabilities",
+        [LS_POINT_HEADS] = "heads",
+        [LS_POINT_ATTENTION] = "attention",
+        [LS_POINT_AFTER_ATTENTION] = "after_attention",
+        [LS_POINT_NORM2] = "norm2",
+        [LS_POINT_GATE] = "gate",
+        [LS_POINT_UP] = "up",
+        [LS_POINT_ACTIVATION] = "activation",
+        [LS_POINT_MLP] = "mlp",
+        [LS_POINT_AFTER_MLP] = "after_mlp",
+        [LS_POINT_LAYER] = "layer",
+        [LS_POINT_FINAL_NORM] = "final_norm",
+        [LS_POINT_MASKED_DENSE] = "masked_dense",
+        [LS_POINT_MASKED_ACTIVATION] = "masked_activation",
+        [LS_POINT_FEATURES] = "features",
+        [LS_POINT_LOGITS] = "logits",
+        [LS_POINT_TOKEN_LOSS] = "token_loss",
+        [LS_POINT_POOLED] = "pooled",
+        [LS_POINT_ORDER_LOGITS] = "order_logits",
+        [LS_POINT_ORDER_LOSS] = "order_loss",
+    };
+    return (unsigned)point < LS_POINTS ? names[point] : "no point";
+}
+
+ls_status ls_look_show(const ls_tensor_parallel *tp, ls_view view, int n, const ls_view_run *dims,
+                       const void *values, size_t stride)
+{
+    const ls_looking *looking = tp->looking;
+    view.layer = looking->layer;
+    view.step = looking->batch->step;
+    view.dtype = looking->dtype;
+    view.values = values;
+    view.n_dims = n + 1;
+    if (view.dims[0].whole == 0)
+        view.dims[0] = (ls_view_run){looking->sequences, looking->batch->first, looking->batch->B};
+    for (int i = 0; i < n; i++) view.dims[1 + i] = dims[i];
+    view.stride = stride ? stride : view.dims[n].count;
+    return looking->tap->look(looking->tap->context, ls_group_owner(tp->group), &view);
+}
+
+ls_status ls_look_at_cut(const ls_tensor_parallel *tp, ls_point point, bool gradient,
+                         const ls_cut *cut, const void *values)
+{
+    int member = ls_group_rank(tp->group);
+    ls_view_run run = {ls_axis_extent(cut->whole), cut->bounds[member] * cut->whole.granule,
+                       ls_axis_extent(ls_cut_held(cut, member))};
+    return ls_look_run(tp, point, gradient, run, values);
+}
+
+ls_status ls_look_at_own(const ls_tensor_parallel *tp, ls_point point, bool gradient, size_t width,
+                         const void *values)
+{
+    size_t S = tp->looking->batch->S;
+    ls_share own = ls_own_share(tp, S);
+    const ls_view_run dims[] = {{S, own.first, own.count}, ls_whole_run(width)};
+    return ls_look_dims(tp, point, gradient, 2, dims, values);
+}
+
+ls_status ls_look_at_head(const ls_tensor_parallel *tp, ls_point point, bool gradient, size_t b,
+                          size_t heads, size_t head, const void *values)
+{
+    const ls_looking *looking = tp->looking;
+    size_t S = looking->batch->S;
+    const ls_view_run dims[] = {{heads, head, 1}, ls_whole_run(S), ls_whole_run(S)};
+    ls_view view = {.point = point, .gradient = gradient};
+    view.dims[0] = (ls_view_run){looking->sequences, looking->batch->first + b, 1};
+    return ls_look_show(tp, view, 3, dims, values, 0);
+}
+
+ls_status ls_look_at_partials(const ls_tensor_parallel *tp, size_t leaves, const ls_node *nodes,
+                              size_t n_nodes, size_t width, const void *partials)
+{
+    ls_status status = LS_OK;
+    ls_looking *looking = tp->looking;
+    const ls_batch *batch = looking->batch;
+    const ls_view_run dims[] = {ls_whole_run(batch->S), ls_whole_run(width)};
+    ls_view view = {.point = looking->sum, .gradient = looking->sum_gradient};
+    size_t bytes = batch->B * batch->S * width * ls_dtype_bytes(looking->dtype);
+
+    if (looking->sum == LS_POINTS) return LS_OK;
+    looking->sum = LS_POINTS; /* it is this one alone */
+    view.partial = true;
+    view.leaves = leaves;
+    for (size_t j = 0; j < n_nodes; j++) {
+        view.lo = nodes[j].lo;
+        view.hi = nodes[j].hi;
+        LS_TRY(ls_look_show(tp, view, 2, dims, (const char *)partials + j * bytes, 0));
+    }
+exit:
+    return status;
+}
