@@ -178,7 +178,7 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *view)
 {
     ls_status status = LS_OK;
     ls_assembly *assembly = context;
-    ls_assembled *tensor;
+    ls_assembled *tensor = NULL;
 
     if (view->partial) return LS_OK;
     pthread_mutex_lock(&assembly->lock);

@@ -64,8 +64,10 @@ ls_status ls_embed_forward(ls_stage *stage, ls_micro_batch *mb)
     for (size_t b = 0; stage->position && b < batch->B; b++)
         ls_add(mb->e + b * width, mb->e + b * width, stage->position->value + own.first * D, width);
     if (stage->type) add_types(stage, mb->e, batch);
-    if (stage->config->embedding_norm)
+    if (stage->config->embedding_norm) {
+        LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDING_SUM, false, D, mb->e));
         ls_norm_forward(&stage->embedding_norm, &mb->embedding_norm, mb->e, batch->B * own.count);
+    }
     LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDING, false, D, mb->x));
     embedding_dropout(stage, mb->x, mb->x, batch);
     LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDED, false, D, mb->x));
@@ -145,7 +147,10 @@ ls_status ls_embed_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx)
     LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDED, true, D, dx));
     embedding_dropout(stage, dx, dx, batch);
     LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDING, true, D, dx));
-    if (stage->config->embedding_norm) LS_TRY(norm_backward(stage, mb, dx));
+    if (stage->config->embedding_norm) {
+        LS_TRY(norm_backward(stage, mb, dx));
+        LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDING_SUM, true, D, dx));
+    }
     /* e = (token row + position row) + type row. The tables want whole sequences: rows of positions
      * meet one token of each, and the rows of tokens that a rank has may be read anywhere. */
     LS_TRY(ls_gather_tokens(&stage->tp, dx, tokens, D, &de));

@@ -6,6 +6,7 @@
 const char *ls_point_name(ls_point point)
 {
     static const char *const names[LS_POINTS] = {
+        [LS_POINT_EMBEDDING_SUM] = "embedding_sum",
         [LS_POINT_EMBEDDING] = "embedding",
         [LS_POINT_EMBEDDED] = "embedded",
         [LS_POINT_NORM1] = "norm1",
