@@ -163,17 +163,19 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
     LS_TRY(kv_project(tp, &own, kept->v, x, block->w_v, block->b_v, tokens, block->D));
     ls_arena_release(tp->temporary, mark); /* what was gathered */
 
+    for (size_t b = 0; block->cos && b < batch->B; b++) {
+        ls_rotary_forward(kept->q + b * S * own.q_width, block->cos, block->sin, S, own.heads,
+                          own.width, own.q_width);
+        ls_rotary_forward(kept->k + b * S * own.kv_width, block->cos, block->sin, S, own.kvs,
+                          own.width, own.kv_width);
+    }
+    LS_TRY(look_inputs(tp, block, &own, false, kept->q, kept->k, kept->v));
+
     LS_TRY(ls_arena_alloc(tp->temporary, S * S, sizeof *scratch, (void *)&scratch));
     LS_TRY(ls_arena_alloc(tp->temporary, S * S, sizeof *P, (void *)&P));
     LS_TRY(find_keys(tp, batch, &keys));
     for (size_t b = 0; b < batch->B; b++) {
         size_t q_row = b * S * own.q_width, kv_row = b * S * own.kv_width;
-        if (block->cos) {
-            ls_rotary_forward(kept->q + q_row, block->cos, block->sin, S, own.heads, own.width,
-                              own.q_width);
-            ls_rotary_forward(kept->k + kv_row, block->cos, block->sin, S, own.kvs, own.width,
-                              own.kv_width);
-        }
         for (size_t h = 0; h < own.heads; h++) {
             ls_attention_shape shape = head_shape(block, &own, batch, keys, b, h);
             size_t q = q_row + h * own.width, kv = kv_row + kv_of(&own, h) * own.width;
@@ -184,7 +186,6 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
                                 own.first + h, P));
         }
     }
-    LS_TRY(look_inputs(tp, block, &own, false, kept->q, kept->k, kept->v));
     LS_TRY(ls_look_run(tp, LS_POINT_HEADS, false, query_run(block, &own), kept->o));
     ls_look_at_sum(tp, LS_POINT_ATTENTION, false);
     LS_TRY(ls_row_linear_forward(tp, y, kept->o, block->w_o, block->b_o, tokens, &block->heads,

@@ -3,6 +3,7 @@
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/bring_together.h"
+#include "parallel/look.h"
 
 ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *table,
                                      const int32_t *ids, ls_axis tokens, size_t D,
@@ -11,12 +12,15 @@ ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y, c
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
     size_t rank = (size_t)ls_group_rank(tp->group), n = ls_axis_extent(tokens);
+    const ls_node own = {rank, rank + 1};
     ls_forest one_each;
     ls_real *part;
 
     LS_TRY(ls_arena_alloc(tp->temporary, n * D, sizeof *part, (void *)&part));
     ls_embedding_forward(part, table, ids, n, D, vocab->bounds[rank] * vocab->whole.granule,
                          ls_axis_extent(ls_cut_held(vocab, (int)rank)));
+    ls_look_at_sum(tp, LS_POINT_EMBEDDING, false);
+    LS_TRY(ls_look_partials(tp, (size_t)ls_group_size(tp->group), &own, 1, D, part));
     LS_TRY(ls_one_leaf_each(tp->group, tp->temporary, &one_each));
     LS_TRY(ls_sum_to_own_tokens(tp, y, part, tokens, D, &one_each));
 exit:
