@@ -4,32 +4,9 @@
 
 #include "lockstep/numerics/tree.h"
 #include "oracle/assemble.h"
-#include "train/run_fixture.h"
+#include "oracle/tap_models.h"
 
 enum { STEPS = 2 };
-
-/* ---- models ---- */
-
-typedef enum model { GPT2 = 0, LLAMA, BERT_POST, BERT_PRE, ROW_FIRST, MODELS } model;
-
-/* All sizes different; 6 heads, 4 layers, 5 sequences, a vocabulary that no tp divides. */
-static ls_config model_config(model m)
-{
-    static const char *const names[] = {"gpt2-nano", "llama-nano", "bert-nano", "bert-nano",
-                                        "gpt2-nano"};
-    ls_config config = fixture_config(names[m]);
-    config.layers = 4;
-    config.heads = 6;
-    config.kv_heads = m == LLAMA ? 2 : 6;
-    config.d_model = 24;
-    config.d_ff = 60;
-    config.seq = 11;
-    config.batch = 5;
-    config.dropout = 0.1;
-    if (m == ROW_FIRST) config.mlp_cut = LS_MLP_ROW_FIRST;
-    if (m == BERT_PRE) ls_config_place_norms(&config, LS_NORM_PRE);
-    return config;
-}
 
 /* Whether a point is one of the model's, of its layers (or its ends), forward or backward. */
 static bool has_point(const ls_config *c, ls_point point, bool in_layer, bool gradient)
