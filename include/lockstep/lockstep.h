@@ -58,6 +58,7 @@
 #include "lockstep/parallel/sequence_parallel.h"
 #include "lockstep/parallel/sharding.h"
 #include "lockstep/parallel/stage.h"
+#include "lockstep/parallel/tap.h"
 #include "lockstep/parallel/tensor_parallel.h"
 #include "lockstep/parallel/update.h"
 #include "lockstep/parallel/vocab_cross_entropy.h"
