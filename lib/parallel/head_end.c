@@ -197,7 +197,7 @@ static ls_status vocabulary_backward(ls_stage *stage, ls_micro_batch *mb, ls_rea
     ls_arena_release(stage->temporary, mark);
     if (stage->vocab_bias) bias_gradient(stage, mb->z, tokens);
     ls_gemm_term term = {mb->z, width, stage->head->value, D, held.granule, 1, 0};
-    ls_look_at_sum(&stage->tp, LS_POINT_FEATURES, true);
+    ls_look_at_sum(&stage->tp, masked_token(stage) ? LS_POINT_FEATURES : LS_POINT_FINAL_NORM, true);
     LS_TRY(ls_reduced_product(&stage->tp, LS_NO_TRANS, tokens, ls_axis_whole(D), &stage->cuts.vocab,
                               &term, 1, dx));
 exit:

@@ -69,9 +69,10 @@ typedef struct ls_view {
     uint32_t step;
     bool partial; /* what goes into the reduction that ends in this point: node lo .. hi of a tree
                      of `leaves` granules of the axis that is cut. Forward of ATTENTION and MLP,
-                     before the bias (row-first MLP: of UP too); backward of NORM1 and NORM2, as
-                     which the inputs of attention and MLP go wherever the norms stand, before what
-                     comes beside the block, and of what meets the vocabulary (FEATURES) */
+                     before the bias (row-first MLP: of UP too), and of EMBEDDING, a leaf per rank,
+                     token rows alone; backward of what meets the vocabulary (FINAL_NORM, FEATURES),
+                     and of NORM1 and NORM2, as which the inputs of attention and MLP go wherever
+                     the norms stand, before what comes beside the block is added */
     size_t lo, hi, leaves;
     int n_dims;
     ls_view_run dims[LS_VIEW_DIMS]; /* the first: sequences of the global batch */
