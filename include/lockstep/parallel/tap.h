@@ -24,12 +24,11 @@ LS_BEGIN_DECLS
 
 /* The points of one forward pass, in order of execution; layers repeat theirs. */
 typedef enum ls_point {
-    LS_POINT_EMBEDDING_SUM =
-        0,              /* token, position and type rows added; where a norm follows alone */
-    LS_POINT_EMBEDDING, /* the sum, norm (if any) applied */
-    LS_POINT_EMBEDDED,  /* after dropout: input of the first layer                        */
-    LS_POINT_NORM1,     /* what the attention block reads; norms behind: what the MLP reads */
-    LS_POINT_QUERY,     /* as the attention core reads them: bias added, turned by position */
+    LS_POINT_EMBEDDING_SUM, /* token, position and type rows added; none unless a norm follows */
+    LS_POINT_EMBEDDING,     /* the sum, norm (if any) applied */
+    LS_POINT_EMBEDDED,      /* after dropout: input of the first layer                        */
+    LS_POINT_NORM1,         /* what the attention block reads; norms behind: what the MLP reads */
+    LS_POINT_QUERY,         /* as the attention core reads them: bias added, turned by position */
     LS_POINT_KEY,
     LS_POINT_VALUE,
     LS_POINT_PROBABILITIES,   /* softmax, before dropout; forward alone                         */
