@@ -18,70 +18,78 @@ typedef enum ls_graph_phase {
     LS_GRAPH_UPDATE
 } ls_graph_phase;
 
-/* What makes a node. x is input 0, and so on; w, b parameters. */
+/* What makes a node: x0, x1, ... are its inputs, w, b its parameters. There is one kind for every
+ * gradient, since what is differentiated stands in the graph: the nodes that read it. */
 typedef enum ls_operation_kind {
-    LS_MAKE_EMBEDDING =
-        0,           /* rows of w by tokens, + positions, + types, norm if the model has one */
-    LS_MAKE_DROPOUT, /* mask of the node's purpose and layer, scaled                    */
-    LS_MAKE_NORM,    /* LayerNorm or RMSNorm of x with scale w, shift b                 */
-    LS_MAKE_LINEAR,  /* x w + b                                                         */
-    LS_MAKE_LINEAR_TURNED, /* the same, then rotary                                           */
-    LS_MAKE_PROBABILITIES, /* softmax(x0 x1^T scale + mask)                                   */
-    LS_MAKE_HEADS,         /* dropout(softmax) x2, from q, k, v                               */
-    LS_MAKE_RESIDUAL,      /* dropout(x0) + x1                                                */
-    LS_MAKE_ACTIVATION,    /* GELU of x0, or silu(x0) x1                                      */
-    LS_MAKE_LOGITS,        /* x w^T (+ b)                                                     */
-    LS_MAKE_TOKEN_LOSS,    /* cross-entropy per token                                         */
-    LS_MAKE_POOLED,
-    LS_MAKE_ORDER_LOGITS,
-    LS_MAKE_ORDER_LOSS,
-    LS_MAKE_MEAN, /* the loss of the step                                            */
-    /* backward: the gradient of an operation's input from that of its output and what it read */
-    LS_MAKE_D_LOGITS,
-    LS_MAKE_D_INPUT,
-    LS_MAKE_D_SUM, /* D_SUM: what several readers send back, added */
-    LS_MAKE_D_WEIGHT,
-    LS_MAKE_D_BIAS,
-    LS_MAKE_D_SCALE,
-    LS_MAKE_D_SHIFT,
-    LS_MAKE_D_ROWS,
-    LS_MAKE_TIED_SUM,    /* both uses */
-    LS_MAKE_NORM_OF_ALL, /* norm of the whole gradient */
-    LS_MAKE_CLIPPED,
-    LS_MAKE_UPDATED,
+    LS_MAKE_EMBEDDING = 0,  /* row of w by token, + of b by position, + of the third by type */
+    LS_MAKE_DROPOUT,        /* x0 masked (the node's purpose and layer) and scaled           */
+    LS_MAKE_NORM,           /* LayerNorm or RMSNorm of x0, scale w, shift b                  */
+    LS_MAKE_LINEAR,         /* x0 w + b                                                      */
+    LS_MAKE_LINEAR_TURNED,  /* the same, then rotary                                         */
+    LS_MAKE_PROBABILITIES,  /* softmax(x0 x1^T / sqrt(dh) + mask)                            */
+    LS_MAKE_HEADS,          /* dropout(softmax(x0 x1^T / sqrt(dh) + mask)) x2                */
+    LS_MAKE_RESIDUAL,       /* dropout(x0) + x1                                              */
+    LS_MAKE_ACTIVATION,     /* the layers' GELU of x0, or silu(x0) x1                        */
+    LS_MAKE_GELU,           /* exact GELU of x0 (masked-token head)                          */
+    LS_MAKE_LOGITS,         /* x0 w^T + b                                                    */
+    LS_MAKE_TOKEN_LOSS,     /* cross-entropy of x0 per token; 0 without a target             */
+    LS_MAKE_POOLED,         /* tanh(first token of x0 w + b)                                 */
+    LS_MAKE_ORDER_LOSS,     /* cross-entropy of x0 per sequence                              */
+    LS_MAKE_MEAN,           /* the loss of the step: mean of x0, + mean of x1                */
+    LS_MAKE_GRADIENT,       /* of the loss by node `of`: what its readers send back, added   */
+    LS_MAKE_PARAM_GRADIENT, /* of the loss by parameter w: over all its uses, or one (`of`)  */
+    LS_MAKE_GRADIENT_NORM,  /* Euclidean norm of all parameters' gradients                   */
+    LS_MAKE_CLIPPED,        /* x0 scaled to the largest norm allowed, x1 being the norm      */
+    LS_MAKE_UPDATED,        /* w after the optimizer's step with gradient x0                 */
     LS_OPERATION_KINDS
 } ls_operation_kind;
 
-enum { LS_NODE_INPUTS = 8, LS_NODE_DIMS = 4 };
+enum { LS_NODE_INPUTS = 8, LS_NODE_PARAMS = 3, LS_NODE_DIMS = 4 };
 
 typedef struct ls_graph_node {
-    char name[112]; /* "layers.0.query", "d.layers.0.query", "grad.layers.0.attention.query.weight"
-                     */
+    /* "layers.0.query", "d.layers.0.query", "grad.layers.0.attention.query.weight" */
+    char name[128];
     ls_graph_phase phase;
     ls_operation_kind make;
-    int inputs[LS_NODE_INPUTS]; /* nodes; -1 from the last on */
-    int differentiates; /* backward: the forward node whose operation is differentiated; -1 */
-    int params[3];      /* places in the table: w, b, further; -1 */
-    int layer;          /* -1 */
-    ls_point point;     /* which tap point gives it (with gradient: backward); LS_POINTS: none */
-    int n_dims;
-    size_t dims[LS_NODE_DIMS];
+    /* Nodes, all before this one; -1 behind the last. A gradient's are the gradients of its readers
+     * and what these read. LS_MAKE_GRADIENT_NORM has none here: it reads every parameter's. */
+    int inputs[LS_NODE_INPUTS];
+    int of; /* gradient: the forward node; gradient of one use of a parameter: its reader; else -1
+             */
+    int params[LS_NODE_PARAMS]; /* places in the table: w, b, further; -1 */
+    int purpose;                /* ls_purpose of the dropout; -1: none */
+    int layer;                  /* -1 */
+    ls_point point; /* which tap point gives it (with gradient: backward); LS_POINTS: none */
+    int n_dims;     /* 0: one number */
+    size_t dims[LS_NODE_DIMS]; /* logical, without padding */
     char dim_names[48]; /* "B S[sp] D", "D F[tp]": names with the axes of a layout that cut them */
 } ls_graph_node;
 
 typedef struct ls_graph {
     const ls_param_table *table;
     size_t B, S;
-    size_t count;
+    size_t count, room;
     ls_graph_node *nodes;
 } ls_graph;
 
+/* The graph of a step of B sequences of S tokens. table must outlive it. Errors: LS_ERR_MEMORY. */
 ls_status ls_graph_create(ls_graph **ret_graph, const ls_param_table *table, size_t B,
                           size_t S) LS_MUST_USE;
 void ls_graph_destroy(ls_graph **graph);
 
-/* Place of a node by name / by what a tap shows; -1. */
+/* Place of a node by name / by what a tap shows (never a partial sum); -1. */
 int ls_graph_find(const ls_graph *graph, const char *name);
 int ls_graph_find_view(const ls_graph *graph, const ls_view *view);
+
+/* The gradient of a forward node / of a whole parameter; -1. */
+int ls_graph_gradient(const ls_graph *graph, int node);
+int ls_graph_param_gradient(const ls_graph *graph, int param);
+
+/* Logical elements of a node. */
+size_t ls_graph_elements(const ls_graph *graph, int node);
+
+/* Which input / parameter of `reader` a node / parameter is; -1. */
+int ls_graph_slot(const ls_graph_node *reader, int node);
+int ls_graph_param_slot(const ls_graph_node *reader, int param);
 
 #endif
