@@ -1,0 +1,134 @@
+/* operation.c - which function evaluates which kind of node; gradients as sums over readers. */
+#include "oracle/operation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle/operation_parts.h"
+
+typedef struct evaluator {
+    evaluate_forward *forward;
+    evaluate_backward *backward, *params; /* NULL: sends nothing back / reads no parameter */
+} evaluator;
+
+static const evaluator evaluators[LS_OPERATION_KINDS] = {
+    [LS_MAKE_EMBEDDING] = {evaluate_embedding, NULL, evaluate_embedding_params},
+    [LS_MAKE_DROPOUT] = {evaluate_pointwise, evaluate_pointwise_backward, NULL},
+    [LS_MAKE_NORM] = {evaluate_norm, evaluate_norm_backward, evaluate_norm_params},
+    [LS_MAKE_LINEAR] = {evaluate_linear, evaluate_linear_backward, evaluate_linear_params},
+    [LS_MAKE_LINEAR_TURNED] = {evaluate_linear, evaluate_linear_backward, evaluate_linear_params},
+    [LS_MAKE_PROBABILITIES] = {evaluate_attention, NULL, NULL},
+    [LS_MAKE_HEADS] = {evaluate_attention, evaluate_attention_backward, NULL},
+    [LS_MAKE_RESIDUAL] = {evaluate_pointwise, evaluate_pointwise_backward, NULL},
+    [LS_MAKE_ACTIVATION] = {evaluate_pointwise, evaluate_pointwise_backward, NULL},
+    [LS_MAKE_GELU] = {evaluate_pointwise, evaluate_pointwise_backward, NULL},
+    [LS_MAKE_LOGITS] = {evaluate_linear, evaluate_linear_backward, evaluate_linear_params},
+    [LS_MAKE_TOKEN_LOSS] = {evaluate_loss, evaluate_loss_backward, NULL},
+    [LS_MAKE_POOLED] = {evaluate_linear, evaluate_linear_backward, evaluate_linear_params},
+    [LS_MAKE_ORDER_LOSS] = {evaluate_loss, evaluate_loss_backward, NULL},
+    [LS_MAKE_MEAN] = {evaluate_mean, NULL, NULL},
+};
+
+ls_precision ls_precision_of(ls_dtype dtype, size_t parts)
+{
+    /* tiny: the smallest normal number, since devices flush what is below it */
+    const double f32 = 0x1p-24;
+    ls_precision p = {f32, f32, 0x1p-126, 0};
+    if (dtype == LS_F64) p.u = p.sum = 0x1p-53, p.tiny = 0x1p-1022;
+    if (dtype == LS_BF16) p.u = 0x1p-8, p.partials = (double)parts;
+    if (dtype == LS_F16) p.u = 0x1p-11, p.tiny = 0x1p-24, p.partials = (double)parts;
+    return p;
+}
+
+static ls_status check_operands(const ls_operands *o, const ls_graph_node *node)
+{
+    ls_status status = LS_OK;
+    for (int i = 0; i < LS_NODE_INPUTS && node->inputs[i] >= 0; i++)
+        if (!o->values[node->inputs[i]])
+            LS_FAIL(LS_ERR_INTERNAL, "%s is to be computed again without %s", node->name,
+                    o->graph->nodes[node->inputs[i]].name);
+    for (int param = 0; node->make == LS_MAKE_GRADIENT_NORM && param < (int)o->graph->table->count;
+         param++)
+        if (!o->values[ls_graph_param_gradient(o->graph, param)])
+            LS_FAIL(LS_ERR_INTERNAL, "%s is to be computed again without grad.%s", node->name,
+                    o->graph->table->params[param].name);
+    if (node->make == LS_MAKE_UPDATED && (!o->update || !o->params[node->params[0]]))
+        LS_FAIL(LS_ERR_INTERNAL, "%s is to be computed again without what it was", node->name);
+exit:
+    return status;
+}
+
+/* Everything that reads node `of` sends a part of its gradient back. */
+static ls_status add_gradient(const evaluation *e, int of, approx_sum *out)
+{
+    ls_status status = LS_OK;
+    for (size_t r = 0; r < e->graph->count; r++) {
+        const ls_graph_node *reader = &e->graph->nodes[r];
+        if (reader->phase != LS_GRAPH_FORWARD) break;
+        const int slot = ls_graph_slot(reader, of);
+        if (slot >= 0 && evaluators[reader->make].backward)
+            LS_TRY(evaluators[reader->make].backward(e, reader, slot, out));
+    }
+exit:
+    return status;
+}
+
+static ls_status add_param_gradient(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+{
+    ls_status status = LS_OK;
+    for (size_t r = 0; r < e->graph->count; r++) {
+        const ls_graph_node *reader = &e->graph->nodes[r];
+        if (reader->phase != LS_GRAPH_FORWARD) break;
+        const int slot = ls_graph_param_slot(reader, node->params[0]);
+        if (slot >= 0 && (node->of < 0 || node->of == (int)r))
+            LS_TRY(evaluators[reader->make].params(e, reader, slot, out));
+    }
+exit:
+    return status;
+}
+
+/* One term is no sum: it has been rounded already. */
+static approx end_of(const ls_precision *p, const approx_sum *sum)
+{
+    approx a = {sum->value, sum->error};
+    if (sum->count < 2) return approx_rounded(p, a.value, a.error, a.value != 0 ? 2 : 0);
+    return approx_sum_end(p, sum);
+}
+
+ls_status ls_operation_evaluate(const ls_operands *operands, int place, ls_precision precision,
+                                double *ret_values, double *ret_bound)
+{
+    ls_status status = LS_OK;
+    const ls_graph *graph = operands->graph;
+    const ls_graph_node *node = &graph->nodes[place];
+    const size_t n = ls_graph_elements(graph, place);
+    const evaluation e = {.o = operands,
+                          .graph = graph,
+                          .config = &graph->table->config,
+                          .batch = operands->batch,
+                          .p = &precision,
+                          .B = graph->B,
+                          .S = graph->S};
+    approx_sum *sums = NULL;
+    LS_TRY(check_operands(operands, node));
+    if (node->phase == LS_GRAPH_UPDATE) {
+        LS_TRY(evaluate_update(&e, node, ret_values, ret_bound));
+        goto exit;
+    }
+    sums = calloc(n, sizeof *sums);
+    if (!sums) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to compute %s again", node->name);
+    if (node->make == LS_MAKE_GRADIENT)
+        LS_TRY(add_gradient(&e, node->of, sums));
+    else if (node->make == LS_MAKE_PARAM_GRADIENT)
+        LS_TRY(add_param_gradient(&e, node, sums));
+    else
+        LS_TRY(evaluators[node->make].forward(&e, node, sums));
+    for (size_t i = 0; i < n; i++) {
+        const approx a = end_of(&precision, &sums[i]);
+        ret_values[i] = a.value;
+        if (ret_bound) ret_bound[i] = sums[i].count > 0 ? a.error : 0;
+    }
+exit:
+    free(sums);
+    return status;
+}

@@ -1,0 +1,48 @@
+/* operation.h - one operation of a step computed again in binary64, with a bound for what another
+ * computation of the same may differ by.
+ *
+ * Everything is plain loops and the C library's functions: nothing here is shared with the kernels
+ * that are judged, but the random numbers, whose values are part of the contract. */
+#ifndef LS_ORACLE_OPERATION_H
+#define LS_ORACLE_OPERATION_H
+
+#include "lockstep/kernels/optimizer.h"
+#include "lockstep/model/batch.h"
+#include "oracle/graph.h"
+
+/* How the candidate computes. */
+typedef struct ls_precision {
+    double u;        /* unit roundoff of what an operation gives */
+    double sum;      /* ... of the sums inside it, not above u   */
+    double tiny;     /* lost where a result is too small         */
+    double partials; /* roundings to u while parts of a sum meet, where sum < u */
+} ls_precision;
+
+/* F32: 2^-24; F64: 2^-53; BF16: 2^-8; F16: 2^-11. In the last two sums are taken to run in
+ * binary32, as matrix units do, and to meet from up to `parts` ranks in the precision itself. */
+ls_precision ls_precision_of(ls_dtype dtype, size_t parts);
+
+/* What an operation may read. Entries that it does not read may be NULL. */
+typedef struct ls_operands {
+    const ls_graph *graph;
+    const ls_batch *batch;        /* the whole one: first is 0 */
+    const double *const *values;  /* per node: its logical elements, row-major     */
+    const double *const *params;  /* per parameter of the table, before the update */
+    const double *const *moment1; /* per parameter, before the update; NULL: all 0 */
+    const double *const *moment2; /* the same; not read by SGD                     */
+    const ls_update *update;      /* of the step; update phase alone               */
+    double max_norm;              /* 0: no clipping                                */
+} ls_operands;
+
+/* The values of `node`, ls_graph_elements of them, in binary64, and unless ret_bound is NULL how
+ * far each computed in `precision` from the same operands may lie from them; infinity where nothing
+ * can be said. Errors: LS_ERR_INTERNAL (an operand that is read is NULL), LS_ERR_MEMORY. */
+ls_status ls_operation_evaluate(const ls_operands *operands, int node, ls_precision precision,
+                                double *ret_values, double *ret_bound) LS_MUST_USE;
+
+/* What the optimizer keeps after node (LS_MAKE_UPDATED): ret_moment1, ret_moment2 (NULL with SGD),
+ * from the same operands, in binary64. */
+ls_status ls_operation_moments(const ls_operands *operands, int node, double *ret_moment1,
+                               double *ret_moment2) LS_MUST_USE;
+
+#endif

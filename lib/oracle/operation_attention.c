@@ -1,0 +1,155 @@
+/* operation_attention.c - softmax of scores, the heads' outputs, and their gradients.
+ *
+ *     s_ij = q_i k_j / sqrt(dh)    P_i = softmax over the keys seen    o_i = sum_j mask_ij P_ij v_j
+ *     dP_ij = mask_ij (do_i v_j)   dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij)
+ *     dq_i = sum_j dS_ij k_j / sqrt(dh)    dk_j = sum_i dS_ij q_i / sqrt(dh)
+ *     dv_j = sum_i mask_ij P_ij do_i
+ *
+ * The largest score is subtracted before exp: whatever is subtracted cancels, only the rounding of
+ * the difference, u |s - largest|, counts. An error e of the argument multiplies exp by 1 + e: this
+ * is why the bound grows with the scores. */
+#include <stdlib.h>
+
+#include "oracle/operation_parts.h"
+
+void evaluate_softmax(const ls_precision *p, approx *scores, size_t n)
+{
+    approx_sum sum = {0};
+    double largest = -INFINITY;
+    for (size_t j = 0; j < n; j++) largest = fmax(largest, scores[j].value);
+    for (size_t j = 0; j < n; j++) {
+        scores[j] = approx_exp(p, approx_subtract(p, scores[j], approx_exact(largest)));
+        approx_sum_add(&sum, scores[j]);
+    }
+    const approx all = approx_sum_end(p, &sum);
+    for (size_t j = 0; j < n; j++) scores[j] = approx_divide(p, scores[j], all);
+}
+
+/* Query i of head h of sequence b. */
+typedef struct query {
+    size_t b, h, i;
+    size_t seen;     /* keys 0 .. seen - 1 */
+    size_t q, o, kv; /* where its vectors begin; key j's at kv + j * kv_stride */
+    size_t kv_stride;
+    size_t P; /* where its probabilities begin */
+} query;
+
+static query query_of(const evaluation *e, size_t b, size_t h, size_t i)
+{
+    const size_t dh = ls_config_head_width(e->config), H = e->config->heads;
+    const size_t Dkv = e->config->kv_heads * dh;
+    query at = {.b = b, .h = h, .i = i, .kv_stride = Dkv};
+    at.seen = e->config->causal ? i + 1 : e->S;
+    if (e->batch->lengths && (size_t)e->batch->lengths[b] < at.seen)
+        at.seen = (size_t)e->batch->lengths[b];
+    at.q = (b * e->S + i) * e->config->d_model + h * dh;
+    at.kv = b * e->S * Dkv + h / (H / e->config->kv_heads) * dh;
+    at.P = ((b * H + h) * e->S + i) * e->S;
+    return at;
+}
+
+static approx scale_of(const evaluation *e)
+{
+    return approx_constant(e->p, 1 / sqrt((double)ls_config_head_width(e->config)));
+}
+
+/* P of the keys seen. */
+static void probabilities(const evaluation *e, const query *at, const double *q, const double *k,
+                          approx *P)
+{
+    const size_t dh = ls_config_head_width(e->config);
+    for (size_t j = 0; j < at->seen; j++) {
+        approx_sum score = {0};
+        for (size_t c = 0; c < dh; c++)
+            approx_sum_add(&score, approx_exact(q[at->q + c] * k[at->kv + j * at->kv_stride + c]));
+        P[j] = approx_multiply(e->p, approx_sum_end(e->p, &score), scale_of(e));
+    }
+    evaluate_softmax(e->p, P, at->seen);
+}
+
+ls_status evaluate_attention(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+{
+    ls_status status = LS_OK;
+    const size_t dh = ls_config_head_width(e->config);
+    const double *q = value_of(e, node->inputs[0]), *k = value_of(e, node->inputs[1]);
+    const double *v = value_of(e, node->inputs[2]);
+    approx *P = malloc(e->S * sizeof *P);
+    if (!P) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", node->name);
+    for (size_t b = 0; b < e->B; b++)
+        for (size_t h = 0; h < e->config->heads; h++)
+            for (size_t i = 0; i < e->S; i++) {
+                const query at = query_of(e, b, h, i);
+                probabilities(e, &at, q, k, P);
+                for (size_t j = 0; j < at.seen; j++) {
+                    if (node->make == LS_MAKE_PROBABILITIES) {
+                        approx_sum_add(&out[at.P + j], P[j]);
+                        continue;
+                    }
+                    const approx kept =
+                        approx_multiply(e->p, P[j], evaluate_mask(e, node, at.P + j));
+                    for (size_t c = 0; c < dh; c++)
+                        approx_sum_add(
+                            &out[at.q + c],
+                            approx_product(kept, approx_exact(v[at.kv + j * at.kv_stride + c])));
+                }
+            }
+exit:
+    free(P);
+    return status;
+}
+
+/* Room for one query. */
+typedef struct row_work {
+    approx *P, *mask, *dP;
+} row_work;
+
+/* dP of one query, and from it dS in its place. */
+static void score_gradient(const evaluation *e, const query *at, const double *d_o, const double *v,
+                           const row_work *w)
+{
+    const size_t dh = ls_config_head_width(e->config);
+    approx_sum along = {0};
+    for (size_t j = 0; j < at->seen; j++) {
+        approx_sum dot = {0};
+        for (size_t c = 0; c < dh; c++)
+            approx_sum_add(&dot, approx_exact(d_o[at->q + c] * v[at->kv + j * at->kv_stride + c]));
+        w->dP[j] = approx_multiply(e->p, approx_sum_end(e->p, &dot), w->mask[j]);
+        approx_sum_add(&along, approx_product(w->P[j], w->dP[j]));
+    }
+    const approx mean = approx_sum_end(e->p, &along);
+    for (size_t j = 0; j < at->seen; j++)
+        w->dP[j] = approx_multiply(e->p, w->P[j], approx_subtract(e->p, w->dP[j], mean));
+}
+
+ls_status evaluate_attention_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                      approx_sum *out)
+{
+    ls_status status = LS_OK;
+    const size_t dh = ls_config_head_width(e->config);
+    const double *q = value_of(e, reader->inputs[0]), *k = value_of(e, reader->inputs[1]);
+    const double *v = value_of(e, reader->inputs[2]), *d_o = gradient_of(e, reader);
+    const approx scale = scale_of(e);
+    approx *room = malloc(3 * e->S * sizeof *room);
+    const row_work w = {room, room + e->S, room + 2 * e->S};
+    if (!room) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    for (size_t b = 0; b < e->B; b++)
+        for (size_t h = 0; h < e->config->heads; h++)
+            for (size_t i = 0; i < e->S; i++) {
+                const query at = query_of(e, b, h, i);
+                probabilities(e, &at, q, k, w.P);
+                for (size_t j = 0; j < at.seen; j++) w.mask[j] = evaluate_mask(e, reader, at.P + j);
+                if (slot < 2) score_gradient(e, &at, d_o, v, &w);
+                for (size_t j = 0; j < at.seen; j++) {
+                    const size_t key = at.kv + j * at.kv_stride;
+                    const approx d = slot < 2 ? approx_multiply(e->p, w.dP[j], scale)
+                                              : approx_multiply(e->p, w.P[j], w.mask[j]);
+                    const double *with = slot == 0 ? k + key : (slot == 1 ? q : d_o) + at.q;
+                    approx_sum *into = out + (slot == 0 ? at.q : key);
+                    for (size_t c = 0; c < dh; c++)
+                        approx_sum_add(&into[c], approx_product(d, approx_exact(with[c])));
+                }
+            }
+exit:
+    free(room);
+    return status;
+}

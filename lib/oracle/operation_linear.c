@@ -1,0 +1,146 @@
+/* operation_linear.c - matrix products: linears, turned by position or not, logits, the pooler.
+ *
+ * y = x W + b:   bound of a dot product of k terms, (k + 2) u sum |x| |W|, the bias being one more.
+ * Rotary: the pair is turned after the product: two products and a sum more; the tables are rounded
+ * once, and whoever computes the angle in binary32 is off by u |angle|, which is added.
+ * Backward: dx = dy W^T, dW = x^T dy, db = sum of dy, bounds alike, k the width of y or the rows.
+ */
+#include <stdlib.h>
+
+#include "oracle/operation_parts.h"
+
+typedef struct product {
+    size_t rows, in, out;
+    size_t row_stride; /* of x: the pooler reads first tokens alone */
+    bool transposed;   /* W is out x in */
+    const double *x, *w, *b;
+} product;
+
+static product product_of(const evaluation *e, const ls_graph_node *node)
+{
+    const ls_param *weight = &e->graph->table->params[node->params[0]];
+    product m = {.transposed = node->make == LS_MAKE_LOGITS};
+    m.in = weight->dims[m.transposed ? 1 : 0];
+    m.out = weight->dims[m.transposed ? 0 : 1];
+    m.rows = elements_of(e, node) / m.out;
+    m.row_stride = node->make == LS_MAKE_POOLED ? e->S * m.in : m.in;
+    m.x = value_of(e, node->inputs[0]);
+    m.w = param_of(e, node->params[0]);
+    m.b = param_of(e, node->params[1]);
+    return m;
+}
+
+static double weight_at(const product *m, size_t i, size_t j)
+{
+    return m->transposed ? m->w[j * m->in + i] : m->w[i * m->out + j];
+}
+
+/* Turns the pairs of every head of a row at position s; backward: the other way. */
+static void turn(const evaluation *e, approx *row, size_t width, size_t s, bool backward)
+{
+    const size_t dh = ls_config_head_width(e->config), half = dh / 2;
+    for (size_t h = 0; h < width / dh; h++)
+        for (size_t i = 0; i < half; i++) {
+            approx *first = row + h * dh + i, *second = first + half;
+            const double angle =
+                (double)s * pow(e->config->rope_theta, -2.0 * (double)i / (double)dh);
+            const double off = (2 + 4 * fabs(angle)) * e->p->u;
+            const approx c = {cos(angle), off}, t = {backward ? -sin(angle) : sin(angle), off};
+            const approx a = *first, b = *second;
+            *first =
+                approx_subtract(e->p, approx_multiply(e->p, a, c), approx_multiply(e->p, b, t));
+            *second = approx_add(e->p, approx_multiply(e->p, b, c), approx_multiply(e->p, a, t));
+        }
+}
+
+ls_status evaluate_linear(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+{
+    ls_status status = LS_OK;
+    const product m = product_of(e, node);
+    approx *row = malloc(m.out * sizeof *row);
+    if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", node->name);
+    for (size_t t = 0; t < m.rows; t++) {
+        approx_sum *y = out + t * m.out;
+        for (size_t j = 0; j < m.out; j++) {
+            for (size_t i = 0; i < m.in; i++)
+                approx_sum_add(&y[j],
+                               approx_exact(m.x[t * m.row_stride + i] * weight_at(&m, i, j)));
+            if (m.b) approx_sum_add(&y[j], approx_exact(m.b[j]));
+        }
+        if (node->make != LS_MAKE_LINEAR_TURNED && node->make != LS_MAKE_POOLED) continue;
+        for (size_t j = 0; j < m.out; j++) row[j] = approx_sum_end(e->p, &y[j]);
+        if (node->make == LS_MAKE_LINEAR_TURNED) turn(e, row, m.out, t % e->S, false);
+        for (size_t j = 0; j < m.out; j++) {
+            const approx_sum none = {0};
+            if (node->make == LS_MAKE_POOLED) row[j] = approx_tanh(e->p, row[j]);
+            y[j] = none;
+            approx_sum_add(&y[j], row[j]);
+        }
+    }
+exit:
+    free(row);
+    return status;
+}
+
+/* The gradient of the product itself: through the turn, or through tanh. Row t. */
+static void product_gradient(const evaluation *e, const ls_graph_node *reader, const product *m,
+                             const double *dy, size_t t, approx *row)
+{
+    const double *made = value_of(e, (int)(reader - e->graph->nodes));
+    for (size_t j = 0; j < m->out; j++) {
+        row[j] = approx_exact(dy[t * m->out + j]);
+        if (reader->make == LS_MAKE_POOLED) {
+            const approx p = approx_exact(made[t * m->out + j]);
+            const approx slope =
+                approx_subtract(e->p, approx_exact(1), approx_multiply(e->p, p, p));
+            row[j] = approx_multiply(e->p, row[j], slope);
+        }
+    }
+    if (reader->make == LS_MAKE_LINEAR_TURNED) turn(e, row, m->out, t % e->S, true);
+}
+
+ls_status evaluate_linear_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                   approx_sum *out)
+{
+    ls_status status = LS_OK;
+    const product m = product_of(e, reader);
+    const double *dy = gradient_of(e, reader);
+    approx *row = malloc(m.out * sizeof *row);
+    (void)slot;
+    if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    for (size_t t = 0; t < m.rows; t++) {
+        product_gradient(e, reader, &m, dy, t, row);
+        for (size_t i = 0; i < m.in; i++)
+            for (size_t j = 0; j < m.out; j++)
+                approx_sum_add(&out[t * m.row_stride + i],
+                               approx_product(row[j], approx_exact(weight_at(&m, i, j))));
+    }
+exit:
+    free(row);
+    return status;
+}
+
+ls_status evaluate_linear_params(const evaluation *e, const ls_graph_node *reader, int slot,
+                                 approx_sum *out)
+{
+    ls_status status = LS_OK;
+    const product m = product_of(e, reader);
+    const double *dy = gradient_of(e, reader);
+    approx *row = malloc(m.out * sizeof *row);
+    if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    for (size_t t = 0; t < m.rows; t++) {
+        product_gradient(e, reader, &m, dy, t, row);
+        for (size_t j = 0; j < m.out; j++) {
+            if (slot == 1) {
+                approx_sum_add(&out[j], row[j]);
+                continue;
+            }
+            for (size_t i = 0; i < m.in; i++)
+                approx_sum_add(&out[m.transposed ? j * m.in + i : i * m.out + j],
+                               approx_product(row[j], approx_exact(m.x[t * m.row_stride + i])));
+        }
+    }
+exit:
+    free(row);
+    return status;
+}

@@ -1,0 +1,115 @@
+/* operation_loss.c - cross-entropy, its gradient, and the mean.
+ *
+ *     lse = log(sum of exp(z - max)),  loss = (1 - a) (lse - (z_t - max)) + a (lse - (mean z -
+ * max)) dz = (softmax(z) - q) / valid,   q = a / V, + (1 - a) at the target
+ *
+ * A row without a target is 0 exactly, and so is its gradient. The padded vocabulary is no part of
+ * any sum. Where the target is all but certain the loss is a difference of near numbers: the bound
+ * is of the order u (1 + |z_t - max|), not u loss. */
+#include <stdlib.h>
+
+#include "oracle/operation_parts.h"
+
+typedef struct labels {
+    const int32_t *of; /* NULL: none */
+    size_t rows, choices;
+    double smoothing;
+    size_t valid;
+} labels;
+
+static labels labels_of(const evaluation *e, const ls_graph_node *node)
+{
+    labels l = {.of = e->batch->targets,
+                .rows = e->B * e->S,
+                .choices = e->config->vocab,
+                .smoothing = e->config->label_smoothing};
+    if (node->make == LS_MAKE_ORDER_LOSS) {
+        const labels order = {.of = e->batch->order, .rows = e->B, .choices = 2};
+        l = order;
+    }
+    for (size_t t = 0; l.of && t < l.rows; t++)
+        if (l.of[t] != LS_IGNORE) l.valid++;
+    return l;
+}
+
+static bool is_valid(const labels *l, size_t t)
+{
+    return l->of && l->of[t] != LS_IGNORE;
+}
+
+static approx row_loss(const ls_precision *p, const labels *l, const double *z, size_t t)
+{
+    double largest = -INFINITY;
+    approx_sum exps = {0}, plain = {0};
+    for (size_t j = 0; j < l->choices; j++) largest = fmax(largest, z[j]);
+    const approx max = approx_exact(largest);
+    for (size_t j = 0; j < l->choices; j++) {
+        const approx shifted = approx_subtract(p, approx_exact(z[j]), max);
+        approx_sum_add(&exps, approx_exp(p, shifted));
+        approx_sum_add(&plain, approx_exact(z[j]));
+    }
+    const approx lse = approx_log(p, approx_sum_end(p, &exps));
+    const approx target = approx_subtract(p, approx_exact(z[l->of[t]]), max);
+    approx loss = approx_subtract(p, lse, target);
+    if (l->smoothing > 0) {
+        const approx mean =
+            approx_divide(p, approx_sum_end(p, &plain), approx_exact((double)l->choices));
+        const approx even = approx_subtract(p, lse, approx_subtract(p, mean, max));
+        loss = approx_add(p, approx_multiply(p, approx_constant(p, 1 - l->smoothing), loss),
+                          approx_multiply(p, approx_constant(p, l->smoothing), even));
+    }
+    /* log(sum) + max - z instead: rounded at the size of max */
+    loss.error += 2 * p->u * fabs(largest);
+    return loss;
+}
+
+ls_status evaluate_loss(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+{
+    const labels l = labels_of(e, node);
+    const double *z = value_of(e, node->inputs[0]);
+    for (size_t t = 0; t < l.rows; t++)
+        if (is_valid(&l, t)) approx_sum_add(&out[t], row_loss(e->p, &l, z + t * l.choices, t));
+    return LS_OK;
+}
+
+ls_status evaluate_loss_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                 approx_sum *out)
+{
+    ls_status status = LS_OK;
+    const ls_precision *p = e->p;
+    const labels l = labels_of(e, reader);
+    const double *z = value_of(e, reader->inputs[0]);
+    const double even = l.smoothing / (double)l.choices;
+    approx *row = malloc(l.choices * sizeof *row);
+    (void)slot;
+    if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    for (size_t t = 0; t < l.rows; t++) {
+        if (!is_valid(&l, t)) continue;
+        for (size_t j = 0; j < l.choices; j++) row[j] = approx_exact(z[t * l.choices + j]);
+        evaluate_softmax(p, row, l.choices);
+        for (size_t j = 0; j < l.choices; j++) {
+            const double q = even + ((size_t)l.of[t] == j ? 1 - l.smoothing : 0);
+            const approx d = approx_subtract(p, row[j], approx_constant(p, q));
+            approx_sum_add(&out[t * l.choices + j],
+                           approx_multiply(p, d, approx_constant(p, 1 / (double)l.valid)));
+        }
+    }
+exit:
+    free(row);
+    return status;
+}
+
+ls_status evaluate_mean(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+{
+    for (int i = 0; i < 2 && node->inputs[i] >= 0; i++) {
+        const labels l = labels_of(e, &e->graph->nodes[node->inputs[i]]);
+        const double *losses = value_of(e, node->inputs[i]);
+        approx_sum sum = {0};
+        for (size_t t = 0; t < l.rows; t++)
+            if (is_valid(&l, t)) approx_sum_add(&sum, approx_exact(losses[t]));
+        if (l.valid == 0) continue;
+        approx_sum_add(
+            out, approx_divide(e->p, approx_sum_end(e->p, &sum), approx_exact((double)l.valid)));
+    }
+    return LS_OK;
+}

@@ -1,0 +1,62 @@
+/* operation_parts.h - what the files that evaluate operations share.
+ *
+ * Forward functions give the node's elements as terms of sums, one term each unless the operation
+ * is itself a sum; backward functions add what one reader sends back. Whoever asked ends the sums.
+ */
+#ifndef LS_ORACLE_OPERATION_PARTS_H
+#define LS_ORACLE_OPERATION_PARTS_H
+
+#include "oracle/approx.h"
+
+typedef struct evaluation {
+    const ls_operands *o;
+    const ls_graph *graph;
+    const ls_config *config;
+    const ls_batch *batch;
+    const ls_precision *p;
+    size_t B, S;
+} evaluation;
+
+static inline const double *value_of(const evaluation *e, int node)
+{
+    return node < 0 ? NULL : e->o->values[node];
+}
+
+static inline const double *param_of(const evaluation *e, int param)
+{
+    return param < 0 ? NULL : e->o->params[param];
+}
+
+/* The gradient of what a reader made. */
+static inline const double *gradient_of(const evaluation *e, const ls_graph_node *reader)
+{
+    return value_of(e, ls_graph_gradient(e->graph, (int)(reader - e->graph->nodes)));
+}
+
+static inline size_t elements_of(const evaluation *e, const ls_graph_node *node)
+{
+    return ls_graph_elements(e->graph, (int)(node - e->graph->nodes));
+}
+
+/* The factor of element `index` under the node's dropout: 0, or 1 / (1 - p) with an error. */
+approx evaluate_mask(const evaluation *e, const ls_graph_node *node, size_t index);
+
+/* softmax of n scores, in place, and log(sum of exp(score - largest)) with that largest. */
+void evaluate_softmax(const ls_precision *p, approx *scores, size_t n);
+
+/* Forward: into out[elements]. Backward: adds into out[elements of input `slot`] what `reader`
+ * sends back. Parameters: adds into out[elements of the parameter] of slot `slot`. */
+typedef ls_status evaluate_forward(const evaluation *e, const ls_graph_node *node, approx_sum *out);
+typedef ls_status evaluate_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                    approx_sum *out);
+
+evaluate_forward evaluate_linear, evaluate_norm, evaluate_attention, evaluate_pointwise,
+    evaluate_embedding, evaluate_loss, evaluate_mean;
+evaluate_backward evaluate_linear_backward, evaluate_linear_params, evaluate_norm_backward,
+    evaluate_norm_params, evaluate_attention_backward, evaluate_pointwise_backward,
+    evaluate_embedding_params, evaluate_loss_backward;
+/* operation_update.c: the whole of a node of the update. */
+ls_status evaluate_update(const evaluation *e, const ls_graph_node *node, double *ret_values,
+                          double *ret_bound);
+
+#endif

@@ -1,0 +1,113 @@
+/* operation_pointwise.c - dropout, residual sums, activations: element by element.
+ *
+ *     dropout: y = mask x, mask 0 or 1 / (1 - p), rounded once
+ *     residual: y = mask x0 + x1
+ *     GELU, exact: x (1 + erf(x / sqrt 2)) / 2; tanh form: x (1 + tanh(c (x + 0.044715 x^3))) / 2
+ *     SwiGLU: gate / (1 + exp(-gate)) up
+ *
+ * Far to the left 1 + erf and 1 + tanh cancel: the rounding of the function, u, stands against x
+ * itself. The bound says so: it is of the order u |x| there, not u |y|. */
+#include "lockstep/numerics/random.h"
+#include "oracle/operation_parts.h"
+
+approx evaluate_mask(const evaluation *e, const ls_graph_node *node, size_t index)
+{
+    const double p = e->config->dropout;
+    const ls_stream stream = {e->batch->seed, (uint32_t)node->purpose,
+                              node->layer < 0 ? 0 : (uint32_t)node->layer, e->batch->step};
+    if (!e->batch->dropout || p == 0) return approx_exact(1);
+    return ls_random_keep(stream, index, p) ? approx_constant(e->p, 1 / (1 - p)) : approx_exact(0);
+}
+
+/* GELU and its derivative. */
+static void gelu(const ls_precision *p, bool exact, approx x, approx *ret_y, approx *ret_slope)
+{
+    const approx one = approx_exact(1), half_x = approx_multiply(p, approx_exact(0.5), x);
+    approx t, slope;
+    if (exact) {
+        const approx inner = approx_multiply(p, x, approx_constant(p, 0.70710678118654752));
+        t = approx_erf(p, inner);
+        const approx square = approx_multiply(p, inner, inner);
+        const approx minus = {-square.value, square.error};
+        /* d erf(x / sqrt 2) / dx = sqrt(2 / pi) exp(-x^2 / 2) */
+        slope = approx_multiply(p, approx_constant(p, 0.79788456080286536), approx_exp(p, minus));
+    } else {
+        const approx c = approx_constant(p, 0.79788456080286536);
+        const approx square = approx_multiply(p, x, x);
+        const approx cubic = approx_multiply(p, approx_constant(p, 0.044715), square);
+        t = approx_tanh(p, approx_multiply(p, c, approx_add(p, x, approx_multiply(p, cubic, x))));
+        const approx inner =
+            approx_add(p, one, approx_multiply(p, approx_constant(p, 0.134145), square));
+        slope = approx_multiply(p, approx_subtract(p, one, approx_multiply(p, t, t)),
+                                approx_multiply(p, c, inner));
+    }
+    const approx sum = approx_add(p, one, t);
+    *ret_y = approx_multiply(p, half_x, sum);
+    *ret_slope = approx_add(p, approx_multiply(p, approx_exact(0.5), sum),
+                            approx_multiply(p, half_x, slope));
+}
+
+/* silu(g) = g sigma(g) and its derivative sigma (1 + g (1 - sigma)). */
+static void silu(const ls_precision *p, approx g, approx *ret_y, approx *ret_slope)
+{
+    const approx one = approx_exact(1), minus = {-g.value, g.error};
+    const approx sigma = approx_divide(p, one, approx_add(p, one, approx_exp(p, minus)));
+    const approx rest = approx_subtract(p, one, sigma);
+    *ret_y = approx_multiply(p, g, sigma);
+    *ret_slope = approx_multiply(p, sigma, approx_add(p, one, approx_multiply(p, g, rest)));
+}
+
+static bool is_gated(const evaluation *e, const ls_graph_node *node)
+{
+    return node->make == LS_MAKE_ACTIVATION && e->config->activation == LS_SWIGLU;
+}
+
+static bool is_exact(const evaluation *e, const ls_graph_node *node)
+{
+    return node->make == LS_MAKE_GELU || e->config->activation == LS_GELU_ERF;
+}
+
+ls_status evaluate_pointwise(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+{
+    const size_t n = elements_of(e, node);
+    const double *x0 = value_of(e, node->inputs[0]), *x1 = value_of(e, node->inputs[1]);
+    for (size_t i = 0; i < n; i++) {
+        approx y = approx_exact(x0[i]), slope;
+        if (node->make == LS_MAKE_DROPOUT || node->make == LS_MAKE_RESIDUAL) {
+            const approx mask = evaluate_mask(e, node, i);
+            if (mask.value != 1) y = approx_multiply(e->p, y, mask);
+            if (node->make == LS_MAKE_RESIDUAL) y = approx_add(e->p, y, approx_exact(x1[i]));
+        } else if (is_gated(e, node)) {
+            silu(e->p, y, &y, &slope);
+            y = approx_multiply(e->p, y, approx_exact(x1[i]));
+        } else {
+            gelu(e->p, is_exact(e, node), y, &y, &slope);
+        }
+        approx_sum_add(&out[i], y);
+    }
+    return LS_OK;
+}
+
+ls_status evaluate_pointwise_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                      approx_sum *out)
+{
+    const size_t n = elements_of(e, reader);
+    const double *x0 = value_of(e, reader->inputs[0]), *x1 = value_of(e, reader->inputs[1]);
+    const double *dy = gradient_of(e, reader);
+    for (size_t i = 0; i < n; i++) {
+        approx d = approx_exact(dy[i]), y, slope;
+        if (reader->make == LS_MAKE_DROPOUT || reader->make == LS_MAKE_RESIDUAL) {
+            const approx mask = slot == 0 ? evaluate_mask(e, reader, i) : approx_exact(1);
+            if (mask.value != 1) d = approx_multiply(e->p, d, mask);
+        } else if (is_gated(e, reader)) {
+            silu(e->p, approx_exact(x0[i]), &y, &slope);
+            if (slot == 0) d = approx_multiply(e->p, d, approx_exact(x1[i]));
+            d = approx_multiply(e->p, d, slot == 0 ? slope : y);
+        } else {
+            gelu(e->p, is_exact(e, reader), approx_exact(x0[i]), &y, &slope);
+            d = approx_multiply(e->p, d, slope);
+        }
+        approx_sum_add(&out[i], d);
+    }
+    return LS_OK;
+}

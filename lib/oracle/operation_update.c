@@ -1,0 +1,127 @@
+/* operation_update.c - norm of the gradient, clipping, AdamW and SGD.
+ *
+ *     norm = sqrt(sum of g^2)      clipped = g, or g max_norm / norm where norm > max_norm
+ *     AdamW, SGD: as lockstep/kernels/optimizer.h writes them
+ *
+ * Where the norm is so near the largest one allowed that either branch may be taken, the bound
+ * covers both. beta1, beta2 and 1 - beta are each rounded once. AdamW divides by sqrt(v) + eps: for
+ * a gradient of the size of eps or less the bound is of the size of the update itself. */
+#include "oracle/operation_parts.h"
+
+/* x0 of the node: the clipped gradient. */
+static double moment_of(const double *const *moments, int param, size_t i)
+{
+    return moments && moments[param] ? moments[param][i] : 0;
+}
+
+typedef struct updated {
+    approx w, m, v;
+} updated;
+
+static approx times(const ls_precision *p, double constant, approx a)
+{
+    return approx_multiply(p, approx_constant(p, constant), a);
+}
+
+static updated adamw(const ls_precision *p, const ls_update *u, bool decay, updated at, approx g)
+{
+    const double t = (double)u->t;
+    at.m = approx_add(p, times(p, u->beta1, at.m), times(p, 1 - u->beta1, g));
+    at.v =
+        approx_add(p, times(p, u->beta2, at.v), times(p, 1 - u->beta2, approx_multiply(p, g, g)));
+    const approx mean = times(p, 1 / (1 - pow(u->beta1, t)), at.m);
+    const approx below = approx_add(p, approx_root(p, times(p, 1 / (1 - pow(u->beta2, t)), at.v)),
+                                    approx_constant(p, u->eps));
+    if (decay) at.w = approx_subtract(p, at.w, times(p, u->lr * u->weight_decay, at.w));
+    at.w = approx_subtract(p, at.w, times(p, u->lr, approx_divide(p, mean, below)));
+    return at;
+}
+
+static updated sgd(const ls_precision *p, const ls_update *u, bool decay, updated at, approx g)
+{
+    if (decay) g = approx_add(p, g, times(p, u->weight_decay, at.w));
+    at.m = approx_add(p, times(p, u->beta1, at.m), g);
+    at.w = approx_subtract(p, at.w, times(p, u->lr, at.m));
+    return at;
+}
+
+static updated update_element(const evaluation *e, const ls_graph_node *node, size_t i)
+{
+    const int param = node->params[0];
+    const ls_update *u = e->o->update;
+    const bool decay = e->graph->table->params[param].decay;
+    const approx g = approx_exact(value_of(e, node->inputs[0])[i]);
+    const updated at = {approx_exact(param_of(e, param)[i]),
+                        approx_exact(moment_of(e->o->moment1, param, i)),
+                        approx_exact(moment_of(e->o->moment2, param, i))};
+    return u->optimizer == LS_ADAMW ? adamw(e->p, u, decay, at, g) : sgd(e->p, u, decay, at, g);
+}
+
+static approx gradient_norm(const evaluation *e)
+{
+    approx_sum sum = {0};
+    for (int param = 0; param < (int)e->graph->table->count; param++) {
+        const int gradient = ls_graph_param_gradient(e->graph, param);
+        const double *g = value_of(e, gradient);
+        for (size_t i = 0, n = ls_graph_elements(e->graph, gradient); i < n; i++)
+            approx_sum_add(&sum, approx_exact(g[i] * g[i]));
+    }
+    return approx_root(e->p, approx_sum_end(e->p, &sum));
+}
+
+static approx clip(const evaluation *e, double g, approx norm)
+{
+    const double most = e->o->max_norm;
+    if (!(most > 0)) return approx_exact(g);
+    const double slack = 16 * e->p->u * most;
+    approx clipped = approx_exact(g);
+    if (norm.value > most)
+        clipped =
+            approx_multiply(e->p, clipped, approx_divide(e->p, approx_constant(e->p, most), norm));
+    if (fabs(norm.value - most) <= slack) clipped.error += fabs(g) * slack / most;
+    return clipped;
+}
+
+ls_status evaluate_update(const evaluation *e, const ls_graph_node *node, double *ret_values,
+                          double *ret_bound)
+{
+    const size_t n = elements_of(e, node);
+    for (size_t i = 0; i < n; i++) {
+        approx a;
+        if (node->make == LS_MAKE_GRADIENT_NORM)
+            a = gradient_norm(e);
+        else if (node->make == LS_MAKE_CLIPPED)
+            a = clip(e, value_of(e, node->inputs[0])[i],
+                     approx_exact(value_of(e, node->inputs[1])[0]));
+        else
+            a = update_element(e, node, i).w;
+        ret_values[i] = a.value;
+        if (ret_bound) ret_bound[i] = a.error;
+    }
+    return LS_OK;
+}
+
+ls_status ls_operation_moments(const ls_operands *operands, int node, double *ret_moment1,
+                               double *ret_moment2)
+{
+    ls_status status = LS_OK;
+    const ls_precision exact = {0};
+    const ls_graph *graph = operands->graph;
+    const evaluation e = {.o = operands,
+                          .graph = graph,
+                          .config = &graph->table->config,
+                          .batch = operands->batch,
+                          .p = &exact,
+                          .B = graph->B,
+                          .S = graph->S};
+    if (graph->nodes[node].make != LS_MAKE_UPDATED || !operands->update)
+        LS_FAIL(LS_ERR_INTERNAL, "moments of %s, which the optimizer does not make",
+                graph->nodes[node].name);
+    for (size_t i = 0, n = ls_graph_elements(graph, node); i < n; i++) {
+        const updated at = update_element(&e, &graph->nodes[node], i);
+        ret_moment1[i] = at.m.value;
+        if (ret_moment2) ret_moment2[i] = at.v.value;
+    }
+exit:
+    return status;
+}
