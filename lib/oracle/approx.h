@@ -82,7 +82,7 @@ static inline approx approx_divide(const ls_precision *p, approx a, approx b)
 {
     const double value = a.value / b.value, least = fabs(b.value) - b.error;
     if (!(least > 0)) {
-        approx c = {value, INFINITY};
+        approx c = {value, HUGE_VAL};
         return c;
     }
     return approx_rounded(p, value, (a.error + fabs(value) * b.error) / least, 4);
@@ -92,7 +92,7 @@ static inline approx approx_divide(const ls_precision *p, approx a, approx b)
 static inline approx approx_root(const ls_precision *p, approx a)
 {
     const double value = sqrt(a.value);
-    const double slope = value > 0 ? a.error / value : INFINITY;
+    const double slope = value > 0 ? a.error / value : HUGE_VAL;
     return approx_rounded(p, value, a.error > 0 ? fmin(slope, sqrt(a.error)) : 0, 2);
 }
 
@@ -105,7 +105,7 @@ static inline approx approx_exp(const ls_precision *p, approx a)
 static inline approx approx_log(const ls_precision *p, approx a)
 {
     const double least = a.value - a.error;
-    return approx_rounded(p, log(a.value), least > 0 ? a.error / least : INFINITY, APPROX_FUNCTION);
+    return approx_rounded(p, log(a.value), least > 0 ? a.error / least : HUGE_VAL, APPROX_FUNCTION);
 }
 
 /* The slope is largest where the argument is nearest to 0. */

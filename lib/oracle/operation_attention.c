@@ -15,7 +15,7 @@
 void evaluate_softmax(const ls_precision *p, approx *scores, size_t n)
 {
     approx_sum sum = {0};
-    double largest = -INFINITY;
+    double largest = -HUGE_VAL;
     for (size_t j = 0; j < n; j++) largest = fmax(largest, scores[j].value);
     for (size_t j = 0; j < n; j++) {
         scores[j] = approx_exp(p, approx_subtract(p, scores[j], approx_exact(largest)));

@@ -39,7 +39,7 @@ static bool is_valid(const labels *l, size_t t)
 
 static approx row_loss(const ls_precision *p, const labels *l, const double *z, size_t t)
 {
-    double largest = -INFINITY;
+    double largest = -HUGE_VAL;
     approx_sum exps = {0}, plain = {0};
     for (size_t j = 0; j < l->choices; j++) largest = fmax(largest, z[j]);
     const approx max = approx_exact(largest);
