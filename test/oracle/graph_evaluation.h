@@ -2,6 +2,8 @@
 #ifndef LS_TEST_GRAPH_EVALUATION_H
 #define LS_TEST_GRAPH_EVALUATION_H
 
+#include <stdio.h>
+
 #include "../serial/serial_fixture.h"
 #include "oracle/operation.h"
 
