@@ -11,7 +11,7 @@ int ls_graph_append(ls_graph *graph, ls_graph_phase phase, ls_operation_kind mak
 {
     ls_graph_node *node = &graph->nodes[graph->count];
     memset(node, 0, sizeof *node);
-    snprintf(node->name, sizeof node->name, "%s", name);
+    memcpy(node->name, name, strlen(name) + 1); /* fits: a parameter's name and 16 more */
     node->phase = phase;
     node->make = make;
     for (int i = 0; i < LS_NODE_INPUTS; i++) node->inputs[i] = -1;
@@ -74,10 +74,10 @@ static bool sends_back(const ls_graph_node *reader)
 
 static void append_gradient(ls_graph *graph, size_t forward, int place)
 {
-    char name[136];
+    char name[sizeof graph->nodes->name];
     const ls_graph_node *of = &graph->nodes[place];
     if (is_loss(of->make) || of->make == LS_MAKE_MEAN || of->make == LS_MAKE_PROBABILITIES) return;
-    snprintf(name, sizeof name, "d.%s", of->name);
+    snprintf(name, sizeof name, "d.%.120s", of->name);
     ls_graph_node *node =
         &graph->nodes[ls_graph_append(graph, LS_GRAPH_BACKWARD, LS_MAKE_GRADIENT, name)];
     node->of = place;
@@ -137,7 +137,7 @@ static void param_names(const ls_param *param, const char *names[2])
 static ls_graph_node *append_param(ls_graph *graph, ls_graph_phase phase, ls_operation_kind make,
                                    const char *before, int place, const char *behind)
 {
-    char whole[136];
+    char whole[sizeof graph->nodes->name];
     const char *names[2];
     const ls_param *param = &graph->table->params[place];
     snprintf(whole, sizeof whole, "%s.%s%s", before, param->name, behind);

@@ -18,11 +18,12 @@ static int param(const forward *f, ls_role role)
     return place == (size_t)-1 ? -1 : (int)place;
 }
 
-/* A node "layers.L.name", or "name" outside the layers. */
-static ls_graph_node *node(const forward *f, ls_operation_kind make, ls_point point,
-                           const char *name, int x0, int x1, int x2)
+/* A node "layers.L.point", or "point" outside the layers; the one without a point is the loss. */
+static ls_graph_node *node(const forward *f, ls_operation_kind make, ls_point point, int x0, int x1,
+                           int x2)
 {
     char whole[64];
+    const char *name = point == LS_POINTS ? "loss" : ls_point_name(point);
     if (f->layer < 0)
         snprintf(whole, sizeof whole, "%s", name);
     else
@@ -58,30 +59,28 @@ static int stream(const forward *f, ls_graph_node *made)
     return place_of(f, made);
 }
 
-static int norm(const forward *f, ls_point point, const char *name, int x, ls_role scale,
-                ls_role shift)
+static int norm(const forward *f, ls_point point, int x, ls_role scale, ls_role shift)
 {
-    ls_graph_node *made = node(f, LS_MAKE_NORM, point, name, x, -1, -1);
+    ls_graph_node *made = node(f, LS_MAKE_NORM, point, x, -1, -1);
     made->params[0] = param(f, scale);
     made->params[1] = param(f, shift);
     return stream(f, made);
 }
 
 /* weight: its bias is the next role, but the gate has none. */
-static int linear(const forward *f, ls_operation_kind make, ls_point point, const char *name, int x,
-                  ls_role weight, size_t width, const char *names)
+static int linear(const forward *f, ls_operation_kind make, ls_point point, int x, ls_role weight,
+                  size_t width, const char *names)
 {
-    ls_graph_node *made = node(f, make, point, name, x, -1, -1);
+    ls_graph_node *made = node(f, make, point, x, -1, -1);
     made->params[0] = param(f, weight);
     made->params[1] = weight == LS_MLP_GATE_WEIGHT ? -1 : param(f, (ls_role)(weight + 1));
     shape(f, made, width, names);
     return place_of(f, made);
 }
 
-static int residual(const forward *f, ls_point point, const char *name, int branch, int beside,
-                    ls_purpose purpose)
+static int residual(const forward *f, ls_point point, int branch, int beside, ls_purpose purpose)
 {
-    ls_graph_node *made = node(f, LS_MAKE_RESIDUAL, point, name, branch, beside, -1);
+    ls_graph_node *made = node(f, LS_MAKE_RESIDUAL, point, branch, beside, -1);
     made->purpose = (int)purpose;
     return stream(f, made);
 }
@@ -89,16 +88,15 @@ static int residual(const forward *f, ls_point point, const char *name, int bran
 static int embedding(const forward *f)
 {
     const bool normed = f->config->embedding_norm;
-    ls_graph_node *made = node(f, LS_MAKE_EMBEDDING, normed ? LS_POINTS : LS_POINT_EMBEDDING,
-                               normed ? "embedding_sum" : "embedding", -1, -1, -1);
+    ls_graph_node *made = node(f, LS_MAKE_EMBEDDING,
+                               normed ? LS_POINT_EMBEDDING_SUM : LS_POINT_EMBEDDING, -1, -1, -1);
     made->params[0] = param(f, LS_TOKEN_EMBEDDING);
     made->params[1] = param(f, LS_POSITION_EMBEDDING);
     made->params[2] = param(f, LS_TYPE_EMBEDDING);
     int e = stream(f, made);
     if (normed)
-        e = norm(f, LS_POINT_EMBEDDING, "embedding", e, LS_EMBEDDING_NORM_SCALE,
-                 LS_EMBEDDING_NORM_SHIFT);
-    made = node(f, LS_MAKE_DROPOUT, LS_POINT_EMBEDDED, "embedded", e, -1, -1);
+        e = norm(f, LS_POINT_EMBEDDING, e, LS_EMBEDDING_NORM_SCALE, LS_EMBEDDING_NORM_SHIFT);
+    made = node(f, LS_MAKE_DROPOUT, LS_POINT_EMBEDDED, e, -1, -1);
     made->purpose = LS_RANDOM_DROPOUT_EMBEDDING;
     return stream(f, made);
 }
@@ -109,24 +107,22 @@ static int attention(const forward *f, int x)
     const size_t Dkv = f->config->kv_heads * ls_config_head_width(f->config);
     const ls_operation_kind turned =
         f->config->position == LS_ROTARY ? LS_MAKE_LINEAR_TURNED : LS_MAKE_LINEAR;
-    const int q = linear(f, turned, LS_POINT_QUERY, "query", x, LS_QUERY_WEIGHT, D, "B S D[tp]");
-    const int k = linear(f, turned, LS_POINT_KEY, "key", x, LS_KEY_WEIGHT, Dkv, "B S Dkv[tp]");
-    const int v =
-        linear(f, LS_MAKE_LINEAR, LS_POINT_VALUE, "value", x, LS_VALUE_WEIGHT, Dkv, "B S Dkv[tp]");
+    const int q = linear(f, turned, LS_POINT_QUERY, x, LS_QUERY_WEIGHT, D, "B S D[tp]");
+    const int k = linear(f, turned, LS_POINT_KEY, x, LS_KEY_WEIGHT, Dkv, "B S Dkv[tp]");
+    const int v = linear(f, LS_MAKE_LINEAR, LS_POINT_VALUE, x, LS_VALUE_WEIGHT, Dkv, "B S Dkv[tp]");
 
-    ls_graph_node *made =
-        node(f, LS_MAKE_PROBABILITIES, LS_POINT_PROBABILITIES, "probabilities", q, k, -1);
+    ls_graph_node *made = node(f, LS_MAKE_PROBABILITIES, LS_POINT_PROBABILITIES, q, k, -1);
     made->n_dims = 4;
     made->dims[0] = f->graph->B;
     made->dims[1] = f->config->heads;
     made->dims[2] = made->dims[3] = f->graph->S;
     snprintf(made->dim_names, sizeof made->dim_names, "B H[tp] S S");
 
-    made = node(f, LS_MAKE_HEADS, LS_POINT_HEADS, "heads", q, k, v);
+    made = node(f, LS_MAKE_HEADS, LS_POINT_HEADS, q, k, v);
     made->purpose = LS_RANDOM_DROPOUT_ATTENTION;
     shape(f, made, D, "B S D[tp]");
-    return linear(f, LS_MAKE_LINEAR, LS_POINT_ATTENTION, "attention", place_of(f, made),
-                  LS_ATTN_OUT_WEIGHT, D, "B S[sp] D");
+    return linear(f, LS_MAKE_LINEAR, LS_POINT_ATTENTION, place_of(f, made), LS_ATTN_OUT_WEIGHT, D,
+                  "B S[sp] D");
 }
 
 static int mlp(const forward *f, int x)
@@ -135,14 +131,12 @@ static int mlp(const forward *f, int x)
     const bool gated = f->config->activation == LS_SWIGLU;
     int gate = -1;
     if (gated)
-        gate =
-            linear(f, LS_MAKE_LINEAR, LS_POINT_GATE, "gate", x, LS_MLP_GATE_WEIGHT, F, "B S F[tp]");
-    const int up =
-        linear(f, LS_MAKE_LINEAR, LS_POINT_UP, "up", x, LS_MLP_UP_WEIGHT, F, "B S F[tp]");
-    ls_graph_node *made = node(f, LS_MAKE_ACTIVATION, LS_POINT_ACTIVATION, "activation",
-                               gated ? gate : up, gated ? up : -1, -1);
+        gate = linear(f, LS_MAKE_LINEAR, LS_POINT_GATE, x, LS_MLP_GATE_WEIGHT, F, "B S F[tp]");
+    const int up = linear(f, LS_MAKE_LINEAR, LS_POINT_UP, x, LS_MLP_UP_WEIGHT, F, "B S F[tp]");
+    ls_graph_node *made =
+        node(f, LS_MAKE_ACTIVATION, LS_POINT_ACTIVATION, gated ? gate : up, gated ? up : -1, -1);
     shape(f, made, F, "B S F[tp]");
-    return linear(f, LS_MAKE_LINEAR, LS_POINT_MLP, "mlp", place_of(f, made), LS_MLP_DOWN_WEIGHT,
+    return linear(f, LS_MAKE_LINEAR, LS_POINT_MLP, place_of(f, made), LS_MLP_DOWN_WEIGHT,
                   f->config->d_model, "B S[sp] D");
 }
 
@@ -151,28 +145,27 @@ static int layer(const forward *f, int x)
 {
     const bool post = f->config->norm_place == LS_NORM_POST;
     int n = x;
-    if (!post) n = norm(f, LS_POINT_NORM1, "norm1", x, LS_NORM1_SCALE, LS_NORM1_SHIFT);
-    const int x1 = residual(f, LS_POINT_AFTER_ATTENTION, "after_attention", attention(f, n), x,
-                            LS_RANDOM_DROPOUT_ATTN_OUT);
+    if (!post) n = norm(f, LS_POINT_NORM1, x, LS_NORM1_SCALE, LS_NORM1_SHIFT);
+    const int x1 =
+        residual(f, LS_POINT_AFTER_ATTENTION, attention(f, n), x, LS_RANDOM_DROPOUT_ATTN_OUT);
     if (!post) {
-        n = norm(f, LS_POINT_NORM2, "norm2", x1, LS_NORM2_SCALE, LS_NORM2_SHIFT);
-        return residual(f, LS_POINT_LAYER, "layer", mlp(f, n), x1, LS_RANDOM_DROPOUT_MLP);
+        n = norm(f, LS_POINT_NORM2, x1, LS_NORM2_SCALE, LS_NORM2_SHIFT);
+        return residual(f, LS_POINT_LAYER, mlp(f, n), x1, LS_RANDOM_DROPOUT_MLP);
     }
     /* Norms behind: what the MLP reads is the first norm's, and is what stands beside it. */
-    n = norm(f, LS_POINT_NORM2, "norm2", x1, LS_NORM1_SCALE, LS_NORM1_SHIFT);
-    const int x2 = residual(f, LS_POINTS, "after_mlp", mlp(f, n), n, LS_RANDOM_DROPOUT_MLP);
-    return norm(f, LS_POINT_LAYER, "layer", x2, LS_NORM2_SCALE, LS_NORM2_SHIFT);
+    n = norm(f, LS_POINT_NORM1, x1, LS_NORM1_SCALE, LS_NORM1_SHIFT);
+    const int x2 = residual(f, LS_POINT_AFTER_MLP, mlp(f, n), n, LS_RANDOM_DROPOUT_MLP);
+    return norm(f, LS_POINT_LAYER, x2, LS_NORM2_SCALE, LS_NORM2_SHIFT);
 }
 
 /* From what meets the vocabulary to a loss per token. */
 static int vocabulary(const forward *f, int x)
 {
-    ls_graph_node *made = node(f, LS_MAKE_LOGITS, LS_POINT_LOGITS, "logits", x, -1, -1);
+    ls_graph_node *made = node(f, LS_MAKE_LOGITS, LS_POINT_LOGITS, x, -1, -1);
     made->params[0] = param(f, f->config->tied ? LS_TOKEN_EMBEDDING : LS_HEAD_WEIGHT);
     made->params[1] = param(f, LS_VOCAB_BIAS);
     shape(f, made, f->config->vocab, "B S V[tp]");
-    made =
-        node(f, LS_MAKE_TOKEN_LOSS, LS_POINT_TOKEN_LOSS, "token_loss", place_of(f, made), -1, -1);
+    made = node(f, LS_MAKE_TOKEN_LOSS, LS_POINT_TOKEN_LOSS, place_of(f, made), -1, -1);
     shape(f, made, 1, "B S");
     made->n_dims = 2;
     return place_of(f, made);
@@ -191,13 +184,13 @@ static int per_sequence(const forward *f, int place, size_t width, const char *n
 
 static int sentence_order(const forward *f, int x)
 {
-    const int pooled = linear(f, LS_MAKE_POOLED, LS_POINT_POOLED, "pooled", x, LS_POOLER_WEIGHT,
-                              f->config->d_model, "");
+    const int pooled =
+        linear(f, LS_MAKE_POOLED, LS_POINT_POOLED, x, LS_POOLER_WEIGHT, f->config->d_model, "");
     const int z =
-        linear(f, LS_MAKE_LINEAR, LS_POINT_ORDER_LOGITS, "order_logits",
+        linear(f, LS_MAKE_LINEAR, LS_POINT_ORDER_LOGITS,
                per_sequence(f, pooled, f->config->d_model, "B D"), LS_ORDER_WEIGHT, 2, "");
-    ls_graph_node *made = node(f, LS_MAKE_ORDER_LOSS, LS_POINT_ORDER_LOSS, "order_loss",
-                               per_sequence(f, z, 2, "B 2"), -1, -1);
+    ls_graph_node *made =
+        node(f, LS_MAKE_ORDER_LOSS, LS_POINT_ORDER_LOSS, per_sequence(f, z, 2, "B 2"), -1, -1);
     return per_sequence(f, place_of(f, made), 0, "B");
 }
 
@@ -208,18 +201,16 @@ void ls_graph_forward(ls_graph *graph)
     for (f.layer = 0; f.layer < (int)f.config->layers; f.layer++) x = layer(&f, x);
     f.layer = -1;
     if (f.config->norm_place == LS_NORM_PRE)
-        x = norm(&f, LS_POINT_FINAL_NORM, "final_norm", x, LS_FINAL_NORM_SCALE,
-                 LS_FINAL_NORM_SHIFT);
+        x = norm(&f, LS_POINT_FINAL_NORM, x, LS_FINAL_NORM_SCALE, LS_FINAL_NORM_SHIFT);
     int features = x;
     if (f.config->objective == LS_MASKED_TOKEN) {
-        features = linear(&f, LS_MAKE_LINEAR, LS_POINT_MASKED_DENSE, "masked_dense", x,
-                          LS_MASKED_DENSE_WEIGHT, f.config->d_model, "B S[sp] D");
-        features = stream(&f, node(&f, LS_MAKE_GELU, LS_POINT_MASKED_ACTIVATION,
-                                   "masked_activation", features, -1, -1));
-        features = norm(&f, LS_POINT_FEATURES, "features", features, LS_MASKED_NORM_SCALE,
-                        LS_MASKED_NORM_SHIFT);
+        features = linear(&f, LS_MAKE_LINEAR, LS_POINT_MASKED_DENSE, x, LS_MASKED_DENSE_WEIGHT,
+                          f.config->d_model, "B S[sp] D");
+        features = stream(&f, node(&f, LS_MAKE_GELU, LS_POINT_MASKED_ACTIVATION, features, -1, -1));
+        features =
+            norm(&f, LS_POINT_FEATURES, features, LS_MASKED_NORM_SCALE, LS_MASKED_NORM_SHIFT);
     }
     const int token = vocabulary(&f, features);
     if (f.config->sentence_order) order = sentence_order(&f, x);
-    node(&f, LS_MAKE_MEAN, LS_POINTS, "loss", token, order, -1);
+    node(&f, LS_MAKE_MEAN, LS_POINTS, token, order, -1);
 }

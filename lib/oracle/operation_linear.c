@@ -53,6 +53,20 @@ static void turn(const evaluation *e, approx *row, size_t width, size_t s, bool 
         }
 }
 
+/* y += x W, the weight along its rows: most of the time of a judgement goes by here. */
+static void add_products(approx_sum *y, const product *m, const double *x)
+{
+    if (m->transposed) {
+        for (size_t j = 0; j < m->out; j++)
+            for (size_t i = 0; i < m->in; i++)
+                approx_sum_add(&y[j], approx_exact(x[i] * m->w[j * m->in + i]));
+    } else {
+        for (size_t i = 0; i < m->in; i++)
+            for (size_t j = 0; j < m->out; j++)
+                approx_sum_add(&y[j], approx_exact(x[i] * m->w[i * m->out + j]));
+    }
+}
+
 ls_status evaluate_linear(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     ls_status status = LS_OK;
@@ -61,12 +75,8 @@ ls_status evaluate_linear(const evaluation *e, const ls_graph_node *node, approx
     if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", node->name);
     for (size_t t = 0; t < m.rows; t++) {
         approx_sum *y = out + t * m.out;
-        for (size_t j = 0; j < m.out; j++) {
-            for (size_t i = 0; i < m.in; i++)
-                approx_sum_add(&y[j],
-                               approx_exact(m.x[t * m.row_stride + i] * weight_at(&m, i, j)));
-            if (m.b) approx_sum_add(&y[j], approx_exact(m.b[j]));
-        }
+        add_products(y, &m, m.x + t * m.row_stride);
+        for (size_t j = 0; m.b && j < m.out; j++) approx_sum_add(&y[j], approx_exact(m.b[j]));
         if (node->make != LS_MAKE_LINEAR_TURNED && node->make != LS_MAKE_POOLED) continue;
         for (size_t j = 0; j < m.out; j++) row[j] = approx_sum_end(e->p, &y[j]);
         if (node->make == LS_MAKE_LINEAR_TURNED) turn(e, row, m.out, t % e->S, false);
@@ -130,14 +140,17 @@ ls_status evaluate_linear_params(const evaluation *e, const ls_graph_node *reade
     if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
     for (size_t t = 0; t < m.rows; t++) {
         product_gradient(e, reader, &m, dy, t, row);
-        for (size_t j = 0; j < m.out; j++) {
-            if (slot == 1) {
-                approx_sum_add(&out[j], row[j]);
-                continue;
-            }
+        const double *x = m.x + t * m.row_stride;
+        if (slot == 1) {
+            for (size_t j = 0; j < m.out; j++) approx_sum_add(&out[j], row[j]);
+        } else if (m.transposed) {
+            for (size_t j = 0; j < m.out; j++)
+                for (size_t i = 0; i < m.in; i++)
+                    approx_sum_add(&out[j * m.in + i], approx_product(row[j], approx_exact(x[i])));
+        } else {
             for (size_t i = 0; i < m.in; i++)
-                approx_sum_add(&out[m.transposed ? j * m.in + i : i * m.out + j],
-                               approx_product(row[j], approx_exact(m.x[t * m.row_stride + i])));
+                for (size_t j = 0; j < m.out; j++)
+                    approx_sum_add(&out[i * m.out + j], approx_product(row[j], approx_exact(x[i])));
         }
     }
 exit:
