@@ -16,8 +16,8 @@
  * (Higham, Accuracy and Stability of Numerical Algorithms, chapters 3 and 4; the + 2 covers a
  * product and a factor applied before or after the sum, and the second order while k u is small.)
  *
- * Binary64's own rounding here is 2^29 times smaller than binary32's and is left out; for a
- * candidate in binary64 it is covered by the constants, which count each rounding twice. */
+ * Binary64's own rounding here is 2^29 times smaller than binary32's and is left out; against a
+ * candidate in binary64 u is taken double, once for each side. */
 #ifndef LS_ORACLE_APPROX_H
 #define LS_ORACLE_APPROX_H
 
@@ -36,6 +36,15 @@ typedef struct approx {
 static inline approx approx_exact(double value)
 {
     approx a = {value, 0};
+    return a;
+}
+
+/* An element of a tensor that was written down: where files are coarser than what was computed
+ * with, what the operation had was a rounding away. In sums of products the parts' roundings cover
+ * it. */
+static inline approx approx_input(const ls_precision *p, double value)
+{
+    approx a = {value, p->sum < p->u ? 2 * p->u * fabs(value) + p->tiny : 0};
     return a;
 }
 

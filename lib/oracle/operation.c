@@ -34,9 +34,9 @@ ls_precision ls_precision_of(ls_dtype dtype, size_t parts)
     /* tiny: the smallest normal number, since devices flush what is below it */
     const double f32 = 0x1p-24;
     ls_precision p = {f32, f32, 0x1p-126, 0};
-    if (dtype == LS_F64) p.u = p.sum = 0x1p-53, p.tiny = 0x1p-1022;
-    if (dtype == LS_BF16) p.u = 0x1p-8, p.partials = (double)parts;
-    if (dtype == LS_F16) p.u = 0x1p-11, p.tiny = 0x1p-24, p.partials = (double)parts;
+    if (dtype == LS_F64) p.u = p.sum = 0x1p-52, p.tiny = 0x1p-1022;
+    if (dtype == LS_BF16) p.u = 0x1p-8, p.partials = (double)parts + 4;
+    if (dtype == LS_F16) p.u = 0x1p-11, p.tiny = 0x1p-24, p.partials = (double)parts + 4;
     return p;
 }
 

@@ -12,14 +12,16 @@
 
 /* How the candidate computes. */
 typedef struct ls_precision {
-    double u;        /* unit roundoff of what an operation gives */
-    double sum;      /* ... of the sums inside it, not above u   */
-    double tiny;     /* lost where a result is too small         */
-    double partials; /* roundings to u while parts of a sum meet, where sum < u */
+    double u;    /* unit roundoff of what an operation gives */
+    double sum;  /* ... of the sums inside it, not above u   */
+    double tiny; /* lost where a result is too small         */
+    double
+        partials; /* where sum < u: roundings to u of a sum's operands and while its parts meet */
 } ls_precision;
 
-/* F32: 2^-24; F64: 2^-53; BF16: 2^-8; F16: 2^-11. In the last two sums are taken to run in
- * binary32, as matrix units do, and to meet from up to `parts` ranks in the precision itself. */
+/* F32: 2^-24; F64: 2^-52, for both sides; BF16: 2^-8; F16: 2^-11. In the last two sums are taken to
+ * run in binary32, as matrix units do, and to meet from up to `parts` ranks in the precision
+ * itself; operands may be a rounding away from what was computed with. */
 ls_precision ls_precision_of(ls_dtype dtype, size_t parts);
 
 /* What an operation may read. Entries that it does not read may be NULL. */

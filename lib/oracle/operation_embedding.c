@@ -31,6 +31,6 @@ ls_status evaluate_embedding_params(const evaluation *e, const ls_graph_node *re
     const double *dy = gradient_of(e, reader);
     for (size_t t = 0; t < e->B * e->S; t++)
         for (size_t c = 0; c < D; c++)
-            approx_sum_add(&out[row_of(e, slot, t) * D + c], approx_exact(dy[t * D + c]));
+            approx_sum_add(&out[row_of(e, slot, t) * D + c], approx_input(e->p, dy[t * D + c]));
     return LS_OK;
 }

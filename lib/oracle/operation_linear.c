@@ -98,9 +98,9 @@ static void product_gradient(const evaluation *e, const ls_graph_node *reader, c
 {
     const double *made = value_of(e, (int)(reader - e->graph->nodes));
     for (size_t j = 0; j < m->out; j++) {
-        row[j] = approx_exact(dy[t * m->out + j]);
+        row[j] = approx_input(e->p, dy[t * m->out + j]);
         if (reader->make == LS_MAKE_POOLED) {
-            const approx p = approx_exact(made[t * m->out + j]);
+            const approx p = approx_input(e->p, made[t * m->out + j]);
             const approx slope =
                 approx_subtract(e->p, approx_exact(1), approx_multiply(e->p, p, p));
             row[j] = approx_multiply(e->p, row[j], slope);

@@ -44,12 +44,12 @@ static approx row_loss(const ls_precision *p, const labels *l, const double *z, 
     for (size_t j = 0; j < l->choices; j++) largest = fmax(largest, z[j]);
     const approx max = approx_exact(largest);
     for (size_t j = 0; j < l->choices; j++) {
-        const approx shifted = approx_subtract(p, approx_exact(z[j]), max);
+        const approx shifted = approx_subtract(p, approx_input(p, z[j]), max);
         approx_sum_add(&exps, approx_exp(p, shifted));
-        approx_sum_add(&plain, approx_exact(z[j]));
+        approx_sum_add(&plain, approx_input(p, z[j]));
     }
     const approx lse = approx_log(p, approx_sum_end(p, &exps));
-    const approx target = approx_subtract(p, approx_exact(z[l->of[t]]), max);
+    const approx target = approx_subtract(p, approx_input(p, z[l->of[t]]), max);
     approx loss = approx_subtract(p, lse, target);
     if (l->smoothing > 0) {
         const approx mean =
@@ -85,7 +85,7 @@ ls_status evaluate_loss_backward(const evaluation *e, const ls_graph_node *reade
     if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
     for (size_t t = 0; t < l.rows; t++) {
         if (!is_valid(&l, t)) continue;
-        for (size_t j = 0; j < l.choices; j++) row[j] = approx_exact(z[t * l.choices + j]);
+        for (size_t j = 0; j < l.choices; j++) row[j] = approx_input(p, z[t * l.choices + j]);
         evaluate_softmax(p, row, l.choices);
         for (size_t j = 0; j < l.choices; j++) {
             const double q = even + ((size_t)l.of[t] == j ? 1 - l.smoothing : 0);
@@ -106,7 +106,7 @@ ls_status evaluate_mean(const evaluation *e, const ls_graph_node *node, approx_s
         const double *losses = value_of(e, node->inputs[i]);
         approx_sum sum = {0};
         for (size_t t = 0; t < l.rows; t++)
-            if (is_valid(&l, t)) approx_sum_add(&sum, approx_exact(losses[t]));
+            if (is_valid(&l, t)) approx_sum_add(&sum, approx_input(e->p, losses[t]));
         if (l.valid == 0) continue;
         approx_sum_add(
             out, approx_divide(e->p, approx_sum_end(e->p, &sum), approx_exact((double)l.valid)));

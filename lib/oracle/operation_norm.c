@@ -18,11 +18,11 @@ static approx normalize(const evaluation *e, const double *x, size_t D, approx *
     approx mean = approx_exact(0);
     approx_sum sum = {0}, squares = {0};
     if (e->config->norm == LS_LAYER_NORM) {
-        for (size_t i = 0; i < D; i++) approx_sum_add(&sum, approx_exact(x[i]));
+        for (size_t i = 0; i < D; i++) approx_sum_add(&sum, approx_input(p, x[i]));
         mean = approx_divide(p, approx_sum_end(p, &sum), width);
     }
     for (size_t i = 0; i < D; i++) {
-        xhat[i] = approx_exact(x[i]);
+        xhat[i] = approx_input(p, x[i]);
         if (e->config->norm == LS_LAYER_NORM) xhat[i] = approx_subtract(p, xhat[i], mean);
         approx_sum_add(&squares, approx_product(xhat[i], xhat[i]));
     }
@@ -71,7 +71,7 @@ ls_status evaluate_norm_backward(const evaluation *e, const ls_graph_node *reade
         const approx rstd = normalize(e, x + t * D, D, xhat);
         approx_sum sum = {0}, along = {0};
         for (size_t i = 0; i < D; i++) {
-            g[i] = approx_multiply(p, approx_exact(dy[t * D + i]), approx_exact(scale[i]));
+            g[i] = approx_multiply(p, approx_input(p, dy[t * D + i]), approx_exact(scale[i]));
             approx_sum_add(&sum, g[i]);
             approx_sum_add(&along, approx_product(g[i], xhat[i]));
         }
@@ -100,7 +100,7 @@ ls_status evaluate_norm_params(const evaluation *e, const ls_graph_node *reader,
     for (size_t t = 0; t < rows; t++) {
         if (slot == 0) normalize(e, x + t * D, D, xhat);
         for (size_t i = 0; i < D; i++) {
-            const approx d = approx_exact(dy[t * D + i]);
+            const approx d = approx_input(e->p, dy[t * D + i]);
             approx_sum_add(&out[i], slot == 0 ? approx_product(d, xhat[i]) : d);
         }
     }

@@ -72,14 +72,14 @@ ls_status evaluate_pointwise(const evaluation *e, const ls_graph_node *node, app
     const size_t n = elements_of(e, node);
     const double *x0 = value_of(e, node->inputs[0]), *x1 = value_of(e, node->inputs[1]);
     for (size_t i = 0; i < n; i++) {
-        approx y = approx_exact(x0[i]), slope;
+        approx y = approx_input(e->p, x0[i]), slope;
         if (node->make == LS_MAKE_DROPOUT || node->make == LS_MAKE_RESIDUAL) {
             const approx mask = evaluate_mask(e, node, i);
             if (mask.value != 1) y = approx_multiply(e->p, y, mask);
-            if (node->make == LS_MAKE_RESIDUAL) y = approx_add(e->p, y, approx_exact(x1[i]));
+            if (node->make == LS_MAKE_RESIDUAL) y = approx_add(e->p, y, approx_input(e->p, x1[i]));
         } else if (is_gated(e, node)) {
             silu(e->p, y, &y, &slope);
-            y = approx_multiply(e->p, y, approx_exact(x1[i]));
+            y = approx_multiply(e->p, y, approx_input(e->p, x1[i]));
         } else {
             gelu(e->p, is_exact(e, node), y, &y, &slope);
         }
@@ -95,16 +95,16 @@ ls_status evaluate_pointwise_backward(const evaluation *e, const ls_graph_node *
     const double *x0 = value_of(e, reader->inputs[0]), *x1 = value_of(e, reader->inputs[1]);
     const double *dy = gradient_of(e, reader);
     for (size_t i = 0; i < n; i++) {
-        approx d = approx_exact(dy[i]), y, slope;
+        approx d = approx_input(e->p, dy[i]), y, slope;
         if (reader->make == LS_MAKE_DROPOUT || reader->make == LS_MAKE_RESIDUAL) {
             const approx mask = slot == 0 ? evaluate_mask(e, reader, i) : approx_exact(1);
             if (mask.value != 1) d = approx_multiply(e->p, d, mask);
         } else if (is_gated(e, reader)) {
-            silu(e->p, approx_exact(x0[i]), &y, &slope);
-            if (slot == 0) d = approx_multiply(e->p, d, approx_exact(x1[i]));
+            silu(e->p, approx_input(e->p, x0[i]), &y, &slope);
+            if (slot == 0) d = approx_multiply(e->p, d, approx_input(e->p, x1[i]));
             d = approx_multiply(e->p, d, slot == 0 ? slope : y);
         } else {
-            gelu(e->p, is_exact(e, reader), approx_exact(x0[i]), &y, &slope);
+            gelu(e->p, is_exact(e, reader), approx_input(e->p, x0[i]), &y, &slope);
             d = approx_multiply(e->p, d, slope);
         }
         approx_sum_add(&out[i], d);

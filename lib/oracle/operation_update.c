@@ -50,7 +50,7 @@ static updated update_element(const evaluation *e, const ls_graph_node *node, si
     const int param = node->params[0];
     const ls_update *u = e->o->update;
     const bool decay = e->graph->table->params[param].decay;
-    const approx g = approx_exact(value_of(e, node->inputs[0])[i]);
+    const approx g = approx_input(e->p, value_of(e, node->inputs[0])[i]);
     const updated at = {approx_exact(param_of(e, param)[i]),
                         approx_exact(moment_of(e->o->moment1, param, i)),
                         approx_exact(moment_of(e->o->moment2, param, i))};
@@ -74,7 +74,7 @@ static approx clip(const evaluation *e, double g, approx norm)
     const double most = e->o->max_norm;
     if (!(most > 0)) return approx_exact(g);
     const double slack = 16 * e->p->u * most;
-    approx clipped = approx_exact(g);
+    approx clipped = approx_input(e->p, g);
     if (norm.value > most)
         clipped =
             approx_multiply(e->p, clipped, approx_divide(e->p, approx_constant(e->p, most), norm));
@@ -92,7 +92,7 @@ ls_status evaluate_update(const evaluation *e, const ls_graph_node *node, double
             a = gradient_norm(e);
         else if (node->make == LS_MAKE_CLIPPED)
             a = clip(e, value_of(e, node->inputs[0])[i],
-                     approx_exact(value_of(e, node->inputs[1])[0]));
+                     approx_input(e->p, value_of(e, node->inputs[1])[0]));
         else
             a = update_element(e, node, i).w;
         ret_values[i] = a.value;

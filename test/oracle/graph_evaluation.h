@@ -53,7 +53,7 @@ static inline void whole_step_node(whole_step *s, int place, bool rounded)
     const size_t n = ls_graph_elements(s->graph, place);
     double *values = malloc(n * sizeof *values);
     ck_assert_ptr_nonnull(values);
-    for (size_t i = 0; i < n; i++) values[i] = NAN;
+    for (size_t i = 0; i < n; i++) values[i] = (double)NAN;
     ck_assert_msg(ls_operation_evaluate(&s->operands, place, ls_precision_of(LS_F64, 1), values,
                                         NULL) == LS_OK,
                   "%s", ls_error_text());
@@ -73,6 +73,16 @@ static inline double *whole_step_values(const whole_step *s, const char *name)
     const int place = ls_graph_find(s->graph, name);
     ck_assert_msg(place >= 0, "no node %s", name);
     return s->values[place];
+}
+
+/* Places where |values - truth| is not within the bound; NaN is never within. */
+static inline size_t count_outside(const double *values, const double *truth, const double *bound,
+                                   size_t n)
+{
+    size_t outside = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs(values[i] - truth[i]) <= bound[i])) outside++;
+    return outside;
 }
 
 #endif

@@ -114,7 +114,7 @@ START_TEST(makes_up_the_serial_step)
     const double loss = fixture_gradients(&f, &batch);
     check_near(config.name, "loss", whole_step_values(&s, "loss"), &loss, 1, 0);
     check_slots(&f, &s, "grad", false);
-    double squares = NAN;
+    double squares = (double)NAN;
     ck_assert_int_eq(ls_serial_squares(f.serial, &squares), LS_OK);
     squares = sqrt(squares);
     check_near(config.name, "norm", whole_step_values(&s, "norm"), &squares, 1, 0);

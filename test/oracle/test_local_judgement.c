@@ -118,7 +118,7 @@ static void end(judged *j)
 }
 
 /* Elements of a node that are not within the bound. */
-static size_t outside(const judged *j, size_t place)
+static size_t outside_of(const judged *j, size_t place, ls_dtype dtype)
 {
     const size_t n = ls_graph_elements(j->graph, (int)place);
     double *truth = malloc(n * sizeof *truth), *bound = malloc(n * sizeof *bound);
@@ -129,11 +129,24 @@ static size_t outside(const judged *j, size_t place)
     size_t count = 0;
     ck_assert(truth && bound);
     expect_ok(
-        ls_operation_evaluate(&operands, (int)place, ls_precision_of(LS_F32, 8), truth, bound));
+        ls_operation_evaluate(&operands, (int)place, ls_precision_of(dtype, 8), truth, bound));
     for (size_t i = 0; i < n; i++)
         if (!(fabs(j->values[place][i] - truth[i]) <= bound[i])) count++;
     free(truth), free(bound);
     return count;
+}
+
+static size_t outside(const judged *j, size_t place)
+{
+    return outside_of(j, place, LS_F32);
+}
+
+/* value with `bits` significant bits (f16's range is not left here) */
+static double rounded(double value, int bits)
+{
+    int exponent;
+    const double fraction = frexp(value, &exponent);
+    return ldexp(rint(ldexp(fraction, bits)), exponent - bits);
 }
 
 static const grid_of grids[] = {
@@ -151,6 +164,28 @@ START_TEST(a_right_run_is_within)
         if (j.values[i])
             ck_assert_msg(outside(&j, i) == 0, "%s: %zu elements of %s are outside", j.config.name,
                           outside(&j, i), j.graph->nodes[i].name);
+    end(&j);
+}
+END_TEST
+
+/* The same run, its tensors written down in bf16 or f16: each is a rounding away from what the next
+ * operation had. The weights stay. */
+START_TEST(a_coarser_file_is_within)
+{
+    judged j;
+    const ls_dtype dtype = _i % 2 ? LS_F16 : LS_BF16;
+    begin(&j, (model)(_i / 2), &grids[0]);
+    take_seen(&j);
+    for (size_t i = 0; i < j.graph->count; i++)
+        for (size_t k = 0; j.values[i] && k < ls_graph_elements(j.graph, (int)i); k++) {
+            double *value = &j.values[i][k];
+            *value = dtype == LS_F16 && fabs(*value) < 0x1p-14 ? rint(*value * 0x1p24) * 0x1p-24
+                                                               : rounded(*value, _i % 2 ? 11 : 8);
+        }
+    for (size_t i = 0; i < j.graph->count; i++)
+        if (j.values[i])
+            ck_assert_msg(outside_of(&j, i, dtype) == 0, "%s: %zu elements of %s are outside",
+                          j.config.name, outside_of(&j, i, dtype), j.graph->nodes[i].name);
     end(&j);
 }
 END_TEST
@@ -179,6 +214,7 @@ int main(void)
     TCase *tests = tcase_create("local_judgement");
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, a_right_run_is_within, 0, MODELS);
+    tcase_add_loop_test(tests, a_coarser_file_is_within, 0, 2 * MODELS);
     tcase_add_test(tests, a_fault_is_found_where_it_is);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
