@@ -30,11 +30,6 @@ static product product_of(const evaluation *e, const ls_graph_node *node)
     return m;
 }
 
-static double weight_at(const product *m, size_t i, size_t j)
-{
-    return m->transposed ? m->w[j * m->in + i] : m->w[i * m->out + j];
-}
-
 /* Turns the pairs of every head of a row at position s; backward: the other way. */
 static void turn(const evaluation *e, approx *row, size_t width, size_t s, bool backward)
 {
@@ -109,6 +104,20 @@ static void product_gradient(const evaluation *e, const ls_graph_node *reader, c
     if (reader->make == LS_MAKE_LINEAR_TURNED) turn(e, row, m->out, t % e->S, true);
 }
 
+/* dx += dy W^T, the weight along its rows. */
+static void add_products_back(approx_sum *dx, const product *m, const approx *dy)
+{
+    if (m->transposed) {
+        for (size_t j = 0; j < m->out; j++)
+            for (size_t i = 0; i < m->in; i++)
+                approx_sum_add(&dx[i], approx_product(dy[j], approx_exact(m->w[j * m->in + i])));
+    } else {
+        for (size_t i = 0; i < m->in; i++)
+            for (size_t j = 0; j < m->out; j++)
+                approx_sum_add(&dx[i], approx_product(dy[j], approx_exact(m->w[i * m->out + j])));
+    }
+}
+
 ls_status evaluate_linear_backward(const evaluation *e, const ls_graph_node *reader, int slot,
                                    approx_sum *out)
 {
@@ -120,10 +129,7 @@ ls_status evaluate_linear_backward(const evaluation *e, const ls_graph_node *rea
     if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
     for (size_t t = 0; t < m.rows; t++) {
         product_gradient(e, reader, &m, dy, t, row);
-        for (size_t i = 0; i < m.in; i++)
-            for (size_t j = 0; j < m.out; j++)
-                approx_sum_add(&out[t * m.row_stride + i],
-                               approx_product(row[j], approx_exact(weight_at(&m, i, j))));
+        add_products_back(out + t * m.row_stride, &m, row);
     }
 exit:
     free(row);
