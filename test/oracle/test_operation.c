@@ -99,7 +99,7 @@ static void judge_layer_forward(whole_step *s, const ls_serial *serial, size_t l
     ck_assert_int_eq(ls_serial_attention_forward(serial, l, end), LS_OK); /* once more */
     judge_layer(s, "", l, "attention", end);
     judge_layer(s, "", l, "after_attention", act->x1);
-    judge_layer(s, "", l, "norm2", act->n2);
+    judge_layer(s, "", l, pre ? "norm2" : "norm1", act->n2);
     if (act->gate) judge_layer(s, "", l, "gate", act->gate);
     judge_layer(s, "", l, "up", act->h);
     judge_layer(s, "", l, "activation", act->u);
