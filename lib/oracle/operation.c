@@ -7,26 +7,27 @@
 #include "oracle/operation_parts.h"
 
 typedef struct evaluator {
-    evaluate_forward *forward;
-    evaluate_backward *backward, *params; /* NULL: sends nothing back / reads no parameter */
+    ls_evaluate_forward *forward;
+    ls_evaluate_backward *backward, *params; /* NULL: sends nothing back / reads no parameter */
 } evaluator;
 
 static const evaluator evaluators[LS_OPERATION_KINDS] = {
-    [LS_MAKE_EMBEDDING] = {evaluate_embedding, NULL, evaluate_embedding_params},
-    [LS_MAKE_DROPOUT] = {evaluate_pointwise, evaluate_pointwise_backward, NULL},
-    [LS_MAKE_NORM] = {evaluate_norm, evaluate_norm_backward, evaluate_norm_params},
-    [LS_MAKE_LINEAR] = {evaluate_linear, evaluate_linear_backward, evaluate_linear_params},
-    [LS_MAKE_LINEAR_TURNED] = {evaluate_linear, evaluate_linear_backward, evaluate_linear_params},
-    [LS_MAKE_PROBABILITIES] = {evaluate_attention, NULL, NULL},
-    [LS_MAKE_HEADS] = {evaluate_attention, evaluate_attention_backward, NULL},
-    [LS_MAKE_RESIDUAL] = {evaluate_pointwise, evaluate_pointwise_backward, NULL},
-    [LS_MAKE_ACTIVATION] = {evaluate_pointwise, evaluate_pointwise_backward, NULL},
-    [LS_MAKE_GELU] = {evaluate_pointwise, evaluate_pointwise_backward, NULL},
-    [LS_MAKE_LOGITS] = {evaluate_linear, evaluate_linear_backward, evaluate_linear_params},
-    [LS_MAKE_TOKEN_LOSS] = {evaluate_loss, evaluate_loss_backward, NULL},
-    [LS_MAKE_POOLED] = {evaluate_linear, evaluate_linear_backward, evaluate_linear_params},
-    [LS_MAKE_ORDER_LOSS] = {evaluate_loss, evaluate_loss_backward, NULL},
-    [LS_MAKE_MEAN] = {evaluate_mean, NULL, NULL},
+    [LS_MAKE_EMBEDDING] = {ls_evaluate_embedding, NULL, ls_evaluate_embedding_params},
+    [LS_MAKE_DROPOUT] = {ls_evaluate_pointwise, ls_evaluate_pointwise_backward, NULL},
+    [LS_MAKE_NORM] = {ls_evaluate_norm, ls_evaluate_norm_backward, ls_evaluate_norm_params},
+    [LS_MAKE_LINEAR] = {ls_evaluate_linear, ls_evaluate_linear_backward, ls_evaluate_linear_params},
+    [LS_MAKE_LINEAR_TURNED] = {ls_evaluate_linear, ls_evaluate_linear_backward,
+                               ls_evaluate_linear_params},
+    [LS_MAKE_PROBABILITIES] = {ls_evaluate_attention, NULL, NULL},
+    [LS_MAKE_HEADS] = {ls_evaluate_attention, ls_evaluate_attention_backward, NULL},
+    [LS_MAKE_RESIDUAL] = {ls_evaluate_pointwise, ls_evaluate_pointwise_backward, NULL},
+    [LS_MAKE_ACTIVATION] = {ls_evaluate_pointwise, ls_evaluate_pointwise_backward, NULL},
+    [LS_MAKE_GELU] = {ls_evaluate_pointwise, ls_evaluate_pointwise_backward, NULL},
+    [LS_MAKE_LOGITS] = {ls_evaluate_linear, ls_evaluate_linear_backward, ls_evaluate_linear_params},
+    [LS_MAKE_TOKEN_LOSS] = {ls_evaluate_loss, ls_evaluate_loss_backward, NULL},
+    [LS_MAKE_POOLED] = {ls_evaluate_linear, ls_evaluate_linear_backward, ls_evaluate_linear_params},
+    [LS_MAKE_ORDER_LOSS] = {ls_evaluate_loss, ls_evaluate_loss_backward, NULL},
+    [LS_MAKE_MEAN] = {ls_evaluate_mean, NULL, NULL},
 };
 
 ls_precision ls_precision_of(ls_dtype dtype, size_t parts)
@@ -112,7 +113,7 @@ ls_status ls_operation_evaluate(const ls_operands *operands, int place, ls_preci
     approx_sum *sums = NULL;
     LS_TRY(check_operands(operands, node));
     if (node->phase == LS_GRAPH_UPDATE) {
-        LS_TRY(evaluate_update(&e, node, ret_values, ret_bound));
+        LS_TRY(ls_evaluate_update(&e, node, ret_values, ret_bound));
         goto exit;
     }
     sums = calloc(n, sizeof *sums);

@@ -12,7 +12,7 @@
 
 #include "oracle/operation_parts.h"
 
-void evaluate_softmax(const ls_precision *p, approx *scores, size_t n)
+void ls_evaluate_softmax(const ls_precision *p, approx *scores, size_t n)
 {
     approx_sum sum = {0};
     double largest = -HUGE_VAL;
@@ -64,10 +64,10 @@ static void probabilities(const evaluation *e, const query *at, const double *q,
             approx_sum_add(&score, approx_exact(q[at->q + c] * k[at->kv + j * at->kv_stride + c]));
         P[j] = approx_multiply(e->p, approx_sum_end(e->p, &score), scale_of(e));
     }
-    evaluate_softmax(e->p, P, at->seen);
+    ls_evaluate_softmax(e->p, P, at->seen);
 }
 
-ls_status evaluate_attention(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+ls_status ls_evaluate_attention(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     ls_status status = LS_OK;
     const size_t dh = ls_config_head_width(e->config);
@@ -86,7 +86,7 @@ ls_status evaluate_attention(const evaluation *e, const ls_graph_node *node, app
                         continue;
                     }
                     const approx kept =
-                        approx_multiply(e->p, P[j], evaluate_mask(e, node, at.P + j));
+                        approx_multiply(e->p, P[j], ls_evaluate_mask(e, node, at.P + j));
                     for (size_t c = 0; c < dh; c++)
                         approx_sum_add(
                             &out[at.q + c],
@@ -121,8 +121,8 @@ static void score_gradient(const evaluation *e, const query *at, const double *d
         w->dP[j] = approx_multiply(e->p, w->P[j], approx_subtract(e->p, w->dP[j], mean));
 }
 
-ls_status evaluate_attention_backward(const evaluation *e, const ls_graph_node *reader, int slot,
-                                      approx_sum *out)
+ls_status ls_evaluate_attention_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                         approx_sum *out)
 {
     ls_status status = LS_OK;
     const size_t dh = ls_config_head_width(e->config);
@@ -137,7 +137,8 @@ ls_status evaluate_attention_backward(const evaluation *e, const ls_graph_node *
             for (size_t i = 0; i < e->S; i++) {
                 const query at = query_of(e, b, h, i);
                 probabilities(e, &at, q, k, w.P);
-                for (size_t j = 0; j < at.seen; j++) w.mask[j] = evaluate_mask(e, reader, at.P + j);
+                for (size_t j = 0; j < at.seen; j++)
+                    w.mask[j] = ls_evaluate_mask(e, reader, at.P + j);
                 if (slot < 2) score_gradient(e, &at, d_o, v, &w);
                 for (size_t j = 0; j < at.seen; j++) {
                     const size_t key = at.kv + j * at.kv_stride;

@@ -12,7 +12,7 @@ static size_t row_of(const evaluation *e, int slot, size_t t)
     return e->batch->segments ? (size_t)e->batch->segments[t] : 0;
 }
 
-ls_status evaluate_embedding(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+ls_status ls_evaluate_embedding(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     const size_t D = e->config->d_model;
     for (int slot = 0; slot < LS_NODE_PARAMS; slot++) {
@@ -24,8 +24,8 @@ ls_status evaluate_embedding(const evaluation *e, const ls_graph_node *node, app
     return LS_OK;
 }
 
-ls_status evaluate_embedding_params(const evaluation *e, const ls_graph_node *reader, int slot,
-                                    approx_sum *out)
+ls_status ls_evaluate_embedding_params(const evaluation *e, const ls_graph_node *reader, int slot,
+                                       approx_sum *out)
 {
     const size_t D = e->config->d_model;
     const double *dy = gradient_of(e, reader);

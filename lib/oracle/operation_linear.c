@@ -62,7 +62,7 @@ static void add_products(approx_sum *y, const product *m, const double *x)
     }
 }
 
-ls_status evaluate_linear(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+ls_status ls_evaluate_linear(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     ls_status status = LS_OK;
     const product m = product_of(e, node);
@@ -118,8 +118,8 @@ static void add_products_back(approx_sum *dx, const product *m, const approx *dy
     }
 }
 
-ls_status evaluate_linear_backward(const evaluation *e, const ls_graph_node *reader, int slot,
-                                   approx_sum *out)
+ls_status ls_evaluate_linear_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                      approx_sum *out)
 {
     ls_status status = LS_OK;
     const product m = product_of(e, reader);
@@ -136,8 +136,8 @@ exit:
     return status;
 }
 
-ls_status evaluate_linear_params(const evaluation *e, const ls_graph_node *reader, int slot,
-                                 approx_sum *out)
+ls_status ls_evaluate_linear_params(const evaluation *e, const ls_graph_node *reader, int slot,
+                                    approx_sum *out)
 {
     ls_status status = LS_OK;
     const product m = product_of(e, reader);

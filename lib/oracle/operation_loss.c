@@ -63,7 +63,7 @@ static approx row_loss(const ls_precision *p, const labels *l, const double *z, 
     return loss;
 }
 
-ls_status evaluate_loss(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+ls_status ls_evaluate_loss(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     const labels l = labels_of(e, node);
     const double *z = value_of(e, node->inputs[0]);
@@ -72,8 +72,8 @@ ls_status evaluate_loss(const evaluation *e, const ls_graph_node *node, approx_s
     return LS_OK;
 }
 
-ls_status evaluate_loss_backward(const evaluation *e, const ls_graph_node *reader, int slot,
-                                 approx_sum *out)
+ls_status ls_evaluate_loss_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                    approx_sum *out)
 {
     ls_status status = LS_OK;
     const ls_precision *p = e->p;
@@ -86,7 +86,7 @@ ls_status evaluate_loss_backward(const evaluation *e, const ls_graph_node *reade
     for (size_t t = 0; t < l.rows; t++) {
         if (!is_valid(&l, t)) continue;
         for (size_t j = 0; j < l.choices; j++) row[j] = approx_input(p, z[t * l.choices + j]);
-        evaluate_softmax(p, row, l.choices);
+        ls_evaluate_softmax(p, row, l.choices);
         for (size_t j = 0; j < l.choices; j++) {
             const double q = even + ((size_t)l.of[t] == j ? 1 - l.smoothing : 0);
             const approx d = approx_subtract(p, row[j], approx_constant(p, q));
@@ -99,7 +99,7 @@ exit:
     return status;
 }
 
-ls_status evaluate_mean(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+ls_status ls_evaluate_mean(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     for (int i = 0; i < 2 && node->inputs[i] >= 0; i++) {
         const labels l = labels_of(e, &e->graph->nodes[node->inputs[i]]);

@@ -34,7 +34,7 @@ static approx normalize(const evaluation *e, const double *x, size_t D, approx *
     return rstd;
 }
 
-ls_status evaluate_norm(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+ls_status ls_evaluate_norm(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     ls_status status = LS_OK;
     const size_t D = e->config->d_model, rows = elements_of(e, node) / D;
@@ -55,8 +55,8 @@ exit:
     return status;
 }
 
-ls_status evaluate_norm_backward(const evaluation *e, const ls_graph_node *reader, int slot,
-                                 approx_sum *out)
+ls_status ls_evaluate_norm_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                    approx_sum *out)
 {
     ls_status status = LS_OK;
     const ls_precision *p = e->p;
@@ -89,8 +89,8 @@ exit:
     return status;
 }
 
-ls_status evaluate_norm_params(const evaluation *e, const ls_graph_node *reader, int slot,
-                               approx_sum *out)
+ls_status ls_evaluate_norm_params(const evaluation *e, const ls_graph_node *reader, int slot,
+                                  approx_sum *out)
 {
     ls_status status = LS_OK;
     const size_t D = e->config->d_model, rows = elements_of(e, reader) / D;

@@ -39,24 +39,25 @@ static inline size_t elements_of(const evaluation *e, const ls_graph_node *node)
 }
 
 /* The factor of element `index` under the node's dropout: 0, or 1 / (1 - p) with an error. */
-approx evaluate_mask(const evaluation *e, const ls_graph_node *node, size_t index);
+approx ls_evaluate_mask(const evaluation *e, const ls_graph_node *node, size_t index);
 
 /* softmax of n scores, in place, and log(sum of exp(score - largest)) with that largest. */
-void evaluate_softmax(const ls_precision *p, approx *scores, size_t n);
+void ls_evaluate_softmax(const ls_precision *p, approx *scores, size_t n);
 
 /* Forward: into out[elements]. Backward: adds into out[elements of input `slot`] what `reader`
  * sends back. Parameters: adds into out[elements of the parameter] of slot `slot`. */
-typedef ls_status evaluate_forward(const evaluation *e, const ls_graph_node *node, approx_sum *out);
-typedef ls_status evaluate_backward(const evaluation *e, const ls_graph_node *reader, int slot,
-                                    approx_sum *out);
+typedef ls_status ls_evaluate_forward(const evaluation *e, const ls_graph_node *node,
+                                      approx_sum *out);
+typedef ls_status ls_evaluate_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                       approx_sum *out);
 
-evaluate_forward evaluate_linear, evaluate_norm, evaluate_attention, evaluate_pointwise,
-    evaluate_embedding, evaluate_loss, evaluate_mean;
-evaluate_backward evaluate_linear_backward, evaluate_linear_params, evaluate_norm_backward,
-    evaluate_norm_params, evaluate_attention_backward, evaluate_pointwise_backward,
-    evaluate_embedding_params, evaluate_loss_backward;
+ls_evaluate_forward ls_evaluate_linear, ls_evaluate_norm, ls_evaluate_attention,
+    ls_evaluate_pointwise, ls_evaluate_embedding, ls_evaluate_loss, ls_evaluate_mean;
+ls_evaluate_backward ls_evaluate_linear_backward, ls_evaluate_linear_params,
+    ls_evaluate_norm_backward, ls_evaluate_norm_params, ls_evaluate_attention_backward,
+    ls_evaluate_pointwise_backward, ls_evaluate_embedding_params, ls_evaluate_loss_backward;
 /* operation_update.c: the whole of a node of the update. */
-ls_status evaluate_update(const evaluation *e, const ls_graph_node *node, double *ret_values,
-                          double *ret_bound);
+ls_status ls_evaluate_update(const evaluation *e, const ls_graph_node *node, double *ret_values,
+                             double *ret_bound);
 
 #endif

@@ -10,7 +10,7 @@
 #include "lockstep/numerics/random.h"
 #include "oracle/operation_parts.h"
 
-approx evaluate_mask(const evaluation *e, const ls_graph_node *node, size_t index)
+approx ls_evaluate_mask(const evaluation *e, const ls_graph_node *node, size_t index)
 {
     const double p = e->config->dropout;
     const ls_stream stream = {e->batch->seed, (uint32_t)node->purpose,
@@ -67,14 +67,14 @@ static bool is_exact(const evaluation *e, const ls_graph_node *node)
     return node->make == LS_MAKE_GELU || e->config->activation == LS_GELU_ERF;
 }
 
-ls_status evaluate_pointwise(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+ls_status ls_evaluate_pointwise(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     const size_t n = elements_of(e, node);
     const double *x0 = value_of(e, node->inputs[0]), *x1 = value_of(e, node->inputs[1]);
     for (size_t i = 0; i < n; i++) {
         approx y = approx_input(e->p, x0[i]), slope;
         if (node->make == LS_MAKE_DROPOUT || node->make == LS_MAKE_RESIDUAL) {
-            const approx mask = evaluate_mask(e, node, i);
+            const approx mask = ls_evaluate_mask(e, node, i);
             if (mask.value != 1) y = approx_multiply(e->p, y, mask);
             if (node->make == LS_MAKE_RESIDUAL) y = approx_add(e->p, y, approx_input(e->p, x1[i]));
         } else if (is_gated(e, node)) {
@@ -88,8 +88,8 @@ ls_status evaluate_pointwise(const evaluation *e, const ls_graph_node *node, app
     return LS_OK;
 }
 
-ls_status evaluate_pointwise_backward(const evaluation *e, const ls_graph_node *reader, int slot,
-                                      approx_sum *out)
+ls_status ls_evaluate_pointwise_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                         approx_sum *out)
 {
     const size_t n = elements_of(e, reader);
     const double *x0 = value_of(e, reader->inputs[0]), *x1 = value_of(e, reader->inputs[1]);
@@ -97,7 +97,7 @@ ls_status evaluate_pointwise_backward(const evaluation *e, const ls_graph_node *
     for (size_t i = 0; i < n; i++) {
         approx d = approx_input(e->p, dy[i]), y, slope;
         if (reader->make == LS_MAKE_DROPOUT || reader->make == LS_MAKE_RESIDUAL) {
-            const approx mask = slot == 0 ? evaluate_mask(e, reader, i) : approx_exact(1);
+            const approx mask = slot == 0 ? ls_evaluate_mask(e, reader, i) : approx_exact(1);
             if (mask.value != 1) d = approx_multiply(e->p, d, mask);
         } else if (is_gated(e, reader)) {
             silu(e->p, approx_input(e->p, x0[i]), &y, &slope);

@@ -82,8 +82,8 @@ static approx clip(const evaluation *e, double g, approx norm)
     return clipped;
 }
 
-ls_status evaluate_update(const evaluation *e, const ls_graph_node *node, double *ret_values,
-                          double *ret_bound)
+ls_status ls_evaluate_update(const evaluation *e, const ls_graph_node *node, double *ret_values,
+                             double *ret_bound)
 {
     const size_t n = elements_of(e, node);
     for (size_t i = 0; i < n; i++) {
