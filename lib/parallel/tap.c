@@ -41,6 +41,7 @@ ls_status ls_look_show(const ls_tensor_parallel *tp, ls_view view, int n, const 
                        const void *values, size_t stride)
 {
     const ls_looking *looking = tp->looking;
+    view.param = view.use = -1;
     view.layer = looking->layer;
     view.step = looking->batch->step;
     view.dtype = looking->dtype;

@@ -254,6 +254,7 @@ static ls_status rank_main(ls_rank *rank, void *argument)
     if (t.root) LS_TRY(ls_digest_create(&digest));
     LS_TRY(set_up(&t));
     LS_TRY(ls_checkpoint_begin(t.run, t.store, &first));
+    LS_TRY(ls_run_check_given(t.run, first));
     if (t.root) {
         all->result->first_step = all->result->last_step = first;
         if (t.watcher->begin) LS_TRY(t.watcher->begin(t.watcher->context, t.run, t.table, first));

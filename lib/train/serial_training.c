@@ -43,6 +43,7 @@ ls_status ls_train_serial(const ls_run *run, const ls_param_table *table, const 
     LS_TRY(ls_digest_create(&digest));
     LS_TRY(ls_arena_create(&temporary, memory, LS_MEM_TEMPORARY));
     LS_TRY(ls_checkpoint_begin(run, store, &result.first_step));
+    LS_TRY(ls_run_check_given(run, result.first_step));
     result.last_step = result.first_step;
     if (watcher->begin) LS_TRY(watcher->begin(watcher->context, run, table, result.first_step));
 

@@ -10,6 +10,7 @@
 #include "lockstep/base/status.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/kernels/optimizer.h"
+#include "lockstep/model/batch.h"
 #include "lockstep/model/config.h"
 #include "lockstep/model/foreign.h"
 #include "lockstep/model/param_table.h"
@@ -26,6 +27,10 @@ typedef struct ls_run {
     ls_engine engine;
     ls_dtype dtype; /* LS_F32 or LS_F64 */
     const ls_text *text;
+    /* The global batches of steps given[0].step, + 1, ... (first is 0, S the configuration's), in
+     * place of what the text gives: `text` may then be NULL. NULL: from the text. */
+    const ls_batch *given;
+    size_t n_given;
     uint64_t seed;   /* of initial values, dropout and data                             */
     bool seed_given; /* else a loaded checkpoint's own seed goes before it              */
     uint64_t steps;  /* the step to reach: a checkpoint goes on from its own */

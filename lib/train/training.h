@@ -35,6 +35,8 @@ typedef struct ls_step_batch {
 ls_status ls_step_batch_create(ls_step_batch *ret_batch, const ls_run *run, size_t first,
                                size_t sequences) LS_MUST_USE;
 void ls_step_batch_fill(ls_step_batch *batch, const ls_run *run, uint64_t step);
+/* Whether run->given, if any, has the batches of all steps from first_step on. */
+ls_status ls_run_check_given(const ls_run *run, uint64_t first_step) LS_MUST_USE;
 void ls_step_batch_free(ls_step_batch *batch);
 
 /* What the optimizer does in step `step` (from 0). */

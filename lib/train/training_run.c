@@ -89,8 +89,10 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result
     ls_safetensors_writer *trial = NULL;
 
     LS_TRY(ls_run_check(run));
-    if (!run->text) LS_FAIL(LS_ERR_INPUT, "a run needs a text");
-    LS_TRY(ls_text_check_model(run->text, "the text", &run->config));
+    if (!run->given) {
+        if (!run->text) LS_FAIL(LS_ERR_INPUT, "a run needs a text");
+        LS_TRY(ls_text_check_model(run->text, "the text", &run->config));
+    }
     LS_TRY(ls_param_table_create(&table, &run->config));
     if (!watcher) watcher = &nobody;
     /* A place that cannot be written is better known before the training than after. */
@@ -192,9 +194,49 @@ exit:
     return status;
 }
 
+ls_status ls_run_check_given(const ls_run *run, uint64_t first_step)
+{
+    ls_status status = LS_OK;
+    if (!run->given || first_step >= run->steps) return LS_OK;
+    if (run->n_given == 0 || first_step < run->given[0].step ||
+        run->steps > run->given[0].step + run->n_given)
+        LS_FAIL(LS_ERR_INPUT,
+                "batches are given for %zu steps from %u on; steps %llu to %llu need one",
+                run->n_given, run->n_given ? run->given[0].step : 0, (unsigned long long)first_step,
+                (unsigned long long)run->steps - 1);
+    for (size_t i = 0; i < run->n_given; i++)
+        if (run->given[i].B != run->batch || run->given[i].S != run->config.seq ||
+            run->given[i].first != 0)
+            LS_FAIL(
+                LS_ERR_INPUT, "the batch given for step %u is %zu x %zu; the run's are %zu x %zu",
+                run->given[i].step, run->given[i].B, run->given[i].S, run->batch, run->config.seq);
+exit:
+    return status;
+}
+
+static void copy_ids(int32_t *into, const int32_t *from, size_t first, size_t count, int32_t absent)
+{
+    for (size_t i = 0; into && i < count; i++) into[i] = from ? from[first + i] : absent;
+}
+
+/* The own sequences of a batch that was given. */
+static void fill_from_given(ls_step_batch *batch, const ls_batch *given)
+{
+    const size_t first = batch->batch.first, B = batch->batch.B, S = batch->batch.S;
+    copy_ids(batch->tokens, given->tokens, first * S, B * S, 0);
+    copy_ids(batch->targets, given->targets, first * S, B * S, LS_IGNORE);
+    copy_ids(batch->segments, given->segments, first * S, B * S, 0);
+    copy_ids(batch->lengths, given->lengths, first, B, (int32_t)S);
+    copy_ids(batch->order, given->order, first, B, LS_IGNORE);
+}
+
 void ls_step_batch_fill(ls_step_batch *batch, const ls_run *run, uint64_t step)
 {
     batch->batch.step = (uint32_t)step;
+    if (run->given) {
+        fill_from_given(batch, &run->given[step - run->given[0].step]);
+        return;
+    }
     if (run->config.objective == LS_MASKED_TOKEN) {
         const ls_masked_arrays arrays = {batch->tokens, batch->targets, batch->segments,
                                          batch->lengths, batch->order};

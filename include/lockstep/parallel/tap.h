@@ -54,6 +54,19 @@ typedef enum ls_point {
     LS_POINTS
 } ls_point;
 
+/* What is shown. Of a parameter, what this rank holds of it: its place in the table is `param`, its
+ * dimensions are the table's, without padded rows. */
+typedef enum ls_view_kind {
+    LS_VIEW_POINT = 0,      /* what an operation made, or the gradient of that */
+    LS_VIEW_USE_GRADIENT,   /* of a tied parameter, from one of its uses (`use`), over the whole
+                               batch, before the uses are added */
+    LS_VIEW_PARAM_GRADIENT, /* complete, before clipping */
+    LS_VIEW_CLIPPED,        /* as the optimizer takes it */
+    LS_VIEW_PARAM,          /* after the optimizer's step */
+    LS_VIEW_LOSS,           /* of the step, as this rank knows it; no dimensions */
+    LS_VIEW_NORM            /* of the gradient, the same; binary64 */
+} ls_view_kind;
+
 /* A run of a dimension; whole: extent of the logical dimension. */
 typedef struct ls_view_run {
     size_t whole, first, count;
@@ -62,9 +75,11 @@ typedef struct ls_view_run {
 enum { LS_VIEW_DIMS = 4 };
 
 typedef struct ls_view {
-    ls_point point;
-    bool gradient; /* of the loss, with respect to what the point gives forward */
-    int layer;     /* -1: none */
+    ls_view_kind kind;
+    int param, use; /* -1 where the kind has none */
+    ls_point point; /* LS_POINTS unless kind is LS_VIEW_POINT */
+    bool gradient;  /* of the loss, with respect to what the point gives forward */
+    int layer;      /* -1: none */
     uint32_t step;
     bool partial; /* what goes into the reduction that ends in this point: node lo .. hi of a tree
                      of `leaves` granules of the axis that is cut. Forward of ATTENTION and MLP,

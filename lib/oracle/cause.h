@@ -1,0 +1,72 @@
+/* cause.h - which mistake a wrong tensor looks like.
+ *
+ * Each cause is a hypothesis: it says what the mistake would have given, from the operation's own
+ * inputs, and is named when that explains the tensor within the operation's bound while the right
+ * value does not. Where several do, the most specific one is named and the others are counted. */
+#ifndef LS_ORACLE_CAUSE_H
+#define LS_ORACLE_CAUSE_H
+
+#include "oracle/candidate.h"
+#include "oracle/operation.h"
+
+typedef enum ls_cause {
+    LS_CAUSE_NONE = 0,      /* no hypothesis explains it */
+    LS_CAUSE_BIAS_PER_RANK, /* bias added once per rank */
+    LS_CAUSE_BIAS_MISSING,
+    LS_CAUSE_NOT_REDUCED,         /* partial sums not reduced */
+    LS_CAUSE_REDUCED_TWICE,       /* whole, or of several addends one */
+    LS_CAUSE_AVERAGED,            /* averaged instead of summed: 1/T, 1/DP, 1/M, 1/P */
+    LS_CAUSE_REPLICATED_GRADIENT, /* gradient of a replicated parameter not reduced */
+    LS_CAUSE_TIED_ONE_SIDE,       /* tied embedding reduced on one side only */
+    LS_CAUSE_SHARD_ORDER, /* shards in the wrong order, or joined along the wrong dimension */
+    LS_CAUSE_INTERLEAVED, /* gate and up, or q, k and v, interleaved differently or swapped */
+    LS_CAUSE_TRANSPOSED,
+    LS_CAUSE_CAUSAL_MASK,       /* off by one, or absent */
+    LS_CAUSE_TARGET_SHIFT,      /* targets shifted twice, or not at all */
+    LS_CAUSE_PADDED_VOCABULARY, /* inside the softmax */
+    LS_CAUSE_SCORE_SCALE,
+    LS_CAUSE_GELU_VARIANT,
+    LS_CAUSE_NORM_EPSILON,
+    LS_CAUSE_MEAN_OF_MEANS,     /* mean of micro-batch (or rank) means */
+    LS_CAUSE_CLIPPING_PER_RANK, /* norm and factor from a rank's own shards */
+    LS_CAUSE_REPLICAS_COUNTED,  /* the norm counts replicated parameters once per rank */
+    LS_CAUSE_UPDATE_TWICE,
+    LS_CAUSE_DROPOUT_MASK, /* recomputation with a new mask, or another mask than the golden */
+    LS_CAUSE_POSITIONS,    /* positions that begin again in a shard; rotary pairs otherwise */
+    LS_CAUSES
+} ls_cause;
+
+/* "bias added once per rank", ... */
+const char *ls_cause_text(ls_cause cause);
+/* "bias-per-rank", ...: for JSON. */
+const char *ls_cause_key(ls_cause cause);
+
+/* What is known of a wrong tensor. */
+typedef struct ls_case {
+    const ls_golden *golden;
+    uint64_t step;
+    int node;
+    ls_operands operands; /* the candidate's own tensors, golden ones where it has none */
+    bool own_inputs;      /* all that the operation reads are the candidate's */
+    ls_precision precision;
+    const double *candidate;             /* the node's elements */
+    const double *right;                 /* what the operation gives from the operands */
+    const double *bound;                 /* of each element */
+    const ls_candidate_tensor *as_given; /* its blocks and replicas */
+    const ls_candidate *whole;           /* for a node's companions and the layout; may be NULL */
+} ls_case;
+
+enum { LS_EVIDENCE = 256, LS_ALSO = 4 };
+
+typedef struct ls_suspicion {
+    ls_cause cause;
+    char evidence[LS_EVIDENCE]; /* "candidate - right = 3 x bias of layers.0.attention.out, so 4
+                                   ranks added it; leaves at most 1.2e-7 (bound 4e-7)" */
+    size_t also;                /* further causes that fit as well */
+    ls_cause others[LS_ALSO];
+} ls_suspicion;
+
+/* Tries every hypothesis that can concern the node's operation. Errors: LS_ERR_MEMORY. */
+ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion) LS_MUST_USE;
+
+#endif

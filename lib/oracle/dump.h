@@ -1,0 +1,46 @@
+/* dump.h - a training run written down as a golden directory (GOLDEN.md). */
+#ifndef LS_ORACLE_DUMP_H
+#define LS_ORACLE_DUMP_H
+
+#include "oracle/golden.h"
+
+/* Where the run's initial values and targets come from. As a training run has them, biases are 0
+ * and norm scales 1, and no target is missing: a bias added once too often or a mean of means would
+ * not show. */
+typedef enum ls_dump_start {
+    LS_START_TELLING = 0, /* every parameter drawn so that no term vanishes; some targets left out,
+                             unevenly over the sequences                                         */
+    LS_START_TRAINING     /* as `train` would begin, or run->load                                */
+} ls_dump_start;
+
+typedef struct ls_dump_options {
+    ls_dump_start start;   /* not read when run->load is given; then as TRAINING */
+    bool whole;            /* forward, backward and update files */
+    bool truth;            /* truth and bounds: more runs in binary64 */
+    bool per_rank;         /* ranks/rank-NNN.safetensors */
+    bool collectives;      /* collectives.jsonl */
+    const char *command;   /* as it was typed, for order.txt; NULL: not said */
+    const char *text_name; /* for order.txt; NULL: not said */
+    /* Told of what is done, in units of `of`; may be NULL. */
+    void (*advance)(void *context, uint64_t done, uint64_t of, const char *what);
+    void *context;
+} ls_dump_options;
+
+/* What a dump left, for people. */
+typedef struct ls_dump_summary {
+    size_t tensors, files;
+    uint64_t bytes;
+    char digest[65];    /* SHA-256 of all tensors' digests in order: equal sets have it equal */
+    double worst_ratio; /* largest truth_error / bound */
+    char worst_tensor[160];
+} ls_dump_summary;
+
+/* Runs `run` (in its layout) and writes `path`, a directory that does not exist, is empty, or is a
+ * golden directory (which is replaced). It is written beside its place and renamed at the end:
+ * nothing is left after a failure. Tensors go from the ranks into the mapped files: memory is that
+ * of the run and the largest tensor; the truth is a run of its own, afterwards. Errors: the run's;
+ * LS_ERR_INPUT (the place, with the remedy), LS_ERR_IO. */
+ls_status ls_dump(const ls_run *run, const char *path, const ls_dump_options *options,
+                  ls_dump_summary *ret_summary) LS_MUST_USE;
+
+#endif
