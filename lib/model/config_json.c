@@ -160,15 +160,12 @@ exit:
     return status;
 }
 
-static ls_status read_json(const char *file, ls_config *ret_config)
+/* file: how the text is called in errors. */
+static ls_status read_text(const char *bytes, size_t count, const char *file, ls_config *ret_config)
 {
     ls_status status = LS_OK;
-    unsigned char *bytes = NULL;
-    size_t count = 0;
-    json_t *root = NULL;
     json_error_t where;
-    LS_TRY(ls_read_file(file, MOST_BYTES, &bytes, &count));
-    root = json_loadb((const char *)bytes, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    json_t *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
     if (!root) {
         LS_FAIL(LS_ERR_INPUT, "%s: not JSON: line %d, column %d: %s", ls_show(file), where.line,
                 where.column, ls_show(where.text));
@@ -180,6 +177,22 @@ static ls_status read_json(const char *file, ls_config *ret_config)
     LS_TRY(read_object(root, file, ret_config));
 exit:
     json_decref(root);
+    return status;
+}
+
+ls_status ls_config_from_json(const char *label, const char *json, ls_config *ret_config)
+{
+    return read_text(json, strlen(json), label, ret_config);
+}
+
+static ls_status read_json(const char *file, ls_config *ret_config)
+{
+    ls_status status = LS_OK;
+    unsigned char *bytes = NULL;
+    size_t count = 0;
+    LS_TRY(ls_read_file(file, MOST_BYTES, &bytes, &count));
+    LS_TRY(read_text((const char *)bytes, count, file, ret_config));
+exit:
     free(bytes);
     return status;
 }

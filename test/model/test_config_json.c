@@ -47,6 +47,11 @@ START_TEST(json_round_trip)
         ASSERT_OK(ls_config_to_json(&models[i], &text));
         ASSERT_OK(ls_config_load(json_file(text), &read));
         assert_same(&read, &models[i]);
+        ls_config direct;
+        memset(&direct, 0xff, sizeof direct);
+        ASSERT_OK(ls_config_from_json("here", text, &direct));
+        ck_assert_uint_eq(direct.d_ff, read.d_ff);
+        ck_assert_str_eq(direct.name, read.name);
         ASSERT_OK(ls_config_to_json(&read, &again));
         ck_assert_str_eq(text, again);
         free(text);
@@ -56,6 +61,10 @@ START_TEST(json_round_trip)
     ls_config bad = unusual;
     bad.kv_heads = 3;
     ASSERT_SAYS(ls_config_to_json(&bad, &text), LS_ERR_INPUT, "--kv-heads 3");
+    ASSERT_SAYS(ls_config_from_json("m.json: model", "{\"layers\": -1}", &bad), LS_ERR_INPUT,
+                "m.json: model: layers -1");
+    ASSERT_SAYS(ls_config_from_json("m.json: model", "{", &bad), LS_ERR_INPUT, "m.json: model",
+                "not JSON");
     bad = unusual;
     strcpy(bad.name, "\xff");
     ASSERT_SAYS(ls_config_to_json(&bad, &text), LS_ERR_INPUT, "\\xff", "UTF-8");

@@ -75,6 +75,10 @@ LS_API ls_status ls_config_load(const char *name_or_file, ls_config *ret_config)
  * The caller frees *ret_file. */
 LS_API ls_status ls_config_beside(const char *checkpoint, char **ret_file) LS_MUST_USE;
 
+/* A model from a JSON text, read as ls_config_load reads a file. label: how errors call it. */
+LS_API ls_status ls_config_from_json(const char *label, const char *json,
+                                     ls_config *ret_config) LS_MUST_USE;
+
 /* Writes the configuration as a JSON text into a string that the caller frees. */
 LS_API ls_status ls_config_to_json(const ls_config *config, char **ret_json) LS_MUST_USE;
 
