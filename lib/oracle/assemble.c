@@ -15,6 +15,20 @@ struct ls_assembly {
 void ls_assembled_name(const ls_assembled *tensor, char name[LS_ASSEMBLED_NAME])
 {
     char layer[32] = "";
+    if (tensor->kind != LS_VIEW_POINT) {
+        static const char *const kinds[] = {[LS_VIEW_USE_GRADIENT] = "gradient of one use of ",
+                                            [LS_VIEW_PARAM_GRADIENT] = "gradient of ",
+                                            [LS_VIEW_CLIPPED] = "clipped gradient of ",
+                                            [LS_VIEW_PARAM] = "new value of ",
+                                            [LS_VIEW_LOSS] = "loss",
+                                            [LS_VIEW_NORM] = "norm of the gradient"};
+        snprintf(name, LS_ASSEMBLED_NAME, "step %u, %s%s%s", (unsigned)tensor->step,
+                 kinds[tensor->kind], tensor->of,
+                 tensor->use < 0    ? ""
+                 : tensor->use == 0 ? " (as input)"
+                                    : " (as head)");
+        return;
+    }
     if (tensor->layer >= 0) snprintf(layer, sizeof layer, "layer %d, ", tensor->layer);
     snprintf(name, LS_ASSEMBLED_NAME, "step %u, %s%s%s", (unsigned)tensor->step, layer,
              tensor->gradient ? "gradient of " : "", ls_point_name(tensor->point));
@@ -35,7 +49,11 @@ static ls_status tensor_create(ls_assembled **ret_tensor, const ls_view *view)
     ls_status status = LS_OK;
     ls_assembled *tensor = calloc(1, sizeof *tensor);
 
-    if (!tensor) LS_FAIL(LS_ERR_MEMORY, "no memory for a tensor of %s", ls_point_name(view->point));
+    if (!tensor) LS_FAIL(LS_ERR_MEMORY, "no memory for a tensor of step %u", (unsigned)view->step);
+    tensor->kind = view->kind;
+    tensor->param = view->param;
+    tensor->use = view->use;
+    if (view->name) snprintf(tensor->of, sizeof tensor->of, "%s", view->name);
     tensor->point = view->point;
     tensor->gradient = view->gradient;
     tensor->layer = view->layer;
@@ -49,9 +67,11 @@ static ls_status tensor_create(ls_assembled **ret_tensor, const ls_view *view)
     }
     tensor->values = malloc(tensor->count * ls_dtype_bytes(view->dtype) + 1);
     tensor->owner = malloc(tensor->count * sizeof *tensor->owner + 1);
-    if (!tensor->values || !tensor->owner)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for %zu elements of %s", tensor->count,
-                ls_point_name(view->point));
+    if (!tensor->values || !tensor->owner) {
+        char name[LS_ASSEMBLED_NAME];
+        ls_assembled_name(tensor, name);
+        LS_FAIL(LS_ERR_MEMORY, "%s: no memory for %zu elements", name, tensor->count);
+    }
     for (size_t i = 0; i < tensor->count; i++) tensor->owner[i] = -1;
     *ret_tensor = tensor;
     tensor = NULL;
@@ -60,21 +80,24 @@ exit:
     return status;
 }
 
-static ls_assembled *find(const ls_assembly *assembly, ls_point point, bool gradient, int layer,
-                          uint32_t step)
+static bool is_of(const ls_assembled *t, const ls_view *view)
 {
-    for (size_t i = assembly->count; i-- > 0;) { /* what came last is asked for most */
-        ls_assembled *t = assembly->tensors[i];
-        if (t->point == point && t->gradient == gradient && t->layer == layer && t->step == step)
-            return t;
-    }
+    if (t->kind != view->kind || t->step != view->step) return false;
+    if (t->kind != LS_VIEW_POINT) return t->param == view->param && t->use == view->use;
+    return t->point == view->point && t->gradient == view->gradient && t->layer == view->layer;
+}
+
+static ls_assembled *find(const ls_assembly *assembly, const ls_view *view)
+{
+    for (size_t i = assembly->count; i-- > 0;) /* what came last is asked for most */
+        if (is_of(assembly->tensors[i], view)) return assembly->tensors[i];
     return NULL;
 }
 
 static ls_status find_or_make(ls_assembly *assembly, const ls_view *view, ls_assembled **ret_tensor)
 {
     ls_status status = LS_OK;
-    ls_assembled *tensor = find(assembly, view->point, view->gradient, view->layer, view->step);
+    ls_assembled *tensor = find(assembly, view);
 
     if (!tensor) {
         if (assembly->count == assembly->room) {
@@ -154,7 +177,8 @@ exit:
 static ls_status put_block(ls_assembled *tensor, int rank, const ls_view *view)
 {
     ls_status status = LS_OK;
-    const ls_view_run *last = &view->dims[view->n_dims - 1];
+    static const ls_view_run one = {1, 0, 1};
+    const ls_view_run *last = view->n_dims > 0 ? &view->dims[view->n_dims - 1] : &one;
     size_t bytes = ls_dtype_bytes(view->dtype), rows = 1;
 
     LS_TRY(check_block(tensor, view));
@@ -252,5 +276,13 @@ const ls_assembled *ls_assembly_get(const ls_assembly *assembly, size_t i)
 const ls_assembled *ls_assembly_find(const ls_assembly *assembly, ls_point point, bool gradient,
                                      int layer, uint32_t step)
 {
-    return find(assembly, point, gradient, layer, step);
+    const ls_view view = {.point = point, .gradient = gradient, .layer = layer, .step = step};
+    return find(assembly, &view);
+}
+
+const ls_assembled *ls_assembly_find_other(const ls_assembly *assembly, ls_view_kind kind,
+                                           int param, int use, uint32_t step)
+{
+    const ls_view view = {.kind = kind, .param = param, .use = use, .step = step};
+    return find(assembly, &view);
 }

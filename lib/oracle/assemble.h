@@ -14,7 +14,10 @@ typedef struct ls_assembly ls_assembly;
 
 /* A tensor put together. */
 typedef struct ls_assembled {
-    ls_point point;
+    ls_view_kind kind;
+    int param, use; /* -1 */
+    char of[96];    /* name of the parameter; empty */
+    ls_point point; /* LS_POINTS unless kind is LS_VIEW_POINT */
     bool gradient;
     int layer;
     uint32_t step;
@@ -44,12 +47,15 @@ ls_status ls_assembly_check(const ls_assembly *assembly) LS_MUST_USE;
  */
 size_t ls_assembly_count(const ls_assembly *assembly);
 const ls_assembled *ls_assembly_get(const ls_assembly *assembly, size_t i);
-/* NULL: not seen. */
+/* A point's tensor; another kind's (param and use -1 where the kind has none). NULL: not seen. */
 const ls_assembled *ls_assembly_find(const ls_assembly *assembly, ls_point point, bool gradient,
                                      int layer, uint32_t step);
+const ls_assembled *ls_assembly_find_other(const ls_assembly *assembly, ls_view_kind kind,
+                                           int param, int use, uint32_t step);
 
-/* "step 0, layer 3, gradient of query". */
-enum { LS_ASSEMBLED_NAME = 96 };
+/* "step 0, layer 3, gradient of query", "step 0, clipped gradient of tokens.weight", "step 0,
+ * loss". */
+enum { LS_ASSEMBLED_NAME = 192 };
 void ls_assembled_name(const ls_assembled *tensor, char name[LS_ASSEMBLED_NAME]);
 
 #endif

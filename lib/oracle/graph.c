@@ -1,4 +1,4 @@
-/* graph.c - the backward pass and the update, drawn from the forward pass, and look-ups. */
+/* graph.c - the backward pass and the update, drawn from the forward pass. */
 #include "oracle/graph.h"
 
 #include <stdio.h>
@@ -64,6 +64,12 @@ static void read_reader(const ls_graph *graph, ls_graph_node *node, int place, b
         read_node(node, reader->inputs[i]);
 }
 
+/* The node that was appended last is complete and can be found. */
+static void index_last(ls_graph *graph)
+{
+    ls_graph_index_add(graph, (int)graph->count - 1);
+}
+
 static bool sends_back(const ls_graph_node *reader)
 {
     return reader->phase == LS_GRAPH_FORWARD && reader->make != LS_MAKE_PROBABILITIES &&
@@ -89,6 +95,7 @@ static void append_gradient(ls_graph *graph, size_t forward, int place)
     for (size_t r = forward; r-- > 0;)
         if (sends_back(&graph->nodes[r]) && ls_graph_slot(&graph->nodes[r], place) >= 0)
             read_reader(graph, node, (int)r, false);
+    index_last(graph);
 }
 
 /* Rows and columns of a role's tensor by name. */
@@ -171,12 +178,14 @@ static void append_param_gradients(ls_graph *graph, size_t forward, int place)
                                 head ? ".as_head" : ".as_input");
             node->of = place;
             read_reader(graph, node, place, true);
+            index_last(graph);
             if (head) continue;
         }
         node = append_param(graph, LS_GRAPH_BACKWARD, LS_MAKE_PARAM_GRADIENT, "grad", param, "");
         for (size_t r = 0; r < forward; r++)
             if (ls_graph_param_slot(&graph->nodes[r], param) >= 0)
                 read_reader(graph, node, (int)r, true);
+        index_last(graph);
     }
 }
 
@@ -186,16 +195,19 @@ static void append_update(ls_graph *graph)
 {
     const int count = (int)graph->table->count;
     const int norm = ls_graph_append(graph, LS_GRAPH_UPDATE, LS_MAKE_GRADIENT_NORM, "norm");
+    index_last(graph);
     for (int p = 0; p < count; p++) {
         const int gradient = ls_graph_param_gradient(graph, p);
         ls_graph_node *node =
             append_param(graph, LS_GRAPH_UPDATE, LS_MAKE_CLIPPED, "clipped", p, "");
         read_node(node, gradient);
         read_node(node, norm);
+        index_last(graph);
     }
     for (int p = 0; p < count; p++) {
         const int clipped = norm + 1 + p;
         read_node(append_param(graph, LS_GRAPH_UPDATE, LS_MAKE_UPDATED, "param", p, ""), clipped);
+        index_last(graph);
     }
 }
 
@@ -213,9 +225,11 @@ ls_status ls_graph_create(ls_graph **ret_graph, const ls_param_table *table, siz
     graph->nodes = calloc(graph->room, sizeof *graph->nodes);
     if (!graph->nodes)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of a step's tensors");
+    LS_TRY(ls_graph_index_create(graph));
 
     ls_graph_forward(graph);
     const size_t forward = graph->count;
+    for (size_t i = 0; i < forward; i++) ls_graph_index_add(graph, (int)i);
     for (size_t i = forward; i-- > 0;) {
         append_gradient(graph, forward, (int)i);
         append_param_gradients(graph, forward, (int)i);
@@ -232,46 +246,9 @@ void ls_graph_destroy(ls_graph **graph)
 {
     if (!*graph) return;
     free((*graph)->nodes);
+    ls_graph_index_destroy((*graph)->index);
     free(*graph);
     *graph = NULL;
-}
-
-/* ---- look-ups ---- */
-
-int ls_graph_find(const ls_graph *graph, const char *name)
-{
-    for (size_t i = 0; i < graph->count; i++)
-        if (strcmp(graph->nodes[i].name, name) == 0) return (int)i;
-    return -1;
-}
-
-int ls_graph_find_view(const ls_graph *graph, const ls_view *view)
-{
-    const ls_graph_phase phase = view->gradient ? LS_GRAPH_BACKWARD : LS_GRAPH_FORWARD;
-    if (view->partial || view->point >= LS_POINTS) return -1;
-    for (size_t i = 0; i < graph->count; i++) {
-        const ls_graph_node *node = &graph->nodes[i];
-        if (node->phase == phase && node->point == view->point && node->layer == view->layer)
-            return (int)i;
-    }
-    return -1;
-}
-
-int ls_graph_gradient(const ls_graph *graph, int node)
-{
-    for (size_t i = 0; i < graph->count; i++)
-        if (graph->nodes[i].make == LS_MAKE_GRADIENT && graph->nodes[i].of == node) return (int)i;
-    return -1;
-}
-
-int ls_graph_param_gradient(const ls_graph *graph, int param)
-{
-    for (size_t i = 0; i < graph->count; i++) {
-        const ls_graph_node *node = &graph->nodes[i];
-        if (node->make == LS_MAKE_PARAM_GRADIENT && node->of < 0 && node->params[0] == param)
-            return (int)i;
-    }
-    return -1;
 }
 
 size_t ls_graph_elements(const ls_graph *graph, int node)

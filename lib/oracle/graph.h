@@ -65,11 +65,14 @@ typedef struct ls_graph_node {
     char dim_names[48]; /* "B S[sp] D", "D F[tp]": names with the axes of a layout that cut them */
 } ls_graph_node;
 
+typedef struct ls_graph_index ls_graph_index;
+
 typedef struct ls_graph {
     const ls_param_table *table;
     size_t B, S;
     size_t count, room;
     ls_graph_node *nodes;
+    ls_graph_index *index; /* for graph_index.c */
 } ls_graph;
 
 /* The graph of a step of B sequences of S tokens. table must outlive it. Errors: LS_ERR_MEMORY. */
@@ -77,7 +80,7 @@ ls_status ls_graph_create(ls_graph **ret_graph, const ls_param_table *table, siz
                           size_t S) LS_MUST_USE;
 void ls_graph_destroy(ls_graph **graph);
 
-/* Place of a node by name / by what a tap shows (never a partial sum); -1. */
+/* Place of a node by name / by what a tap shows (never a partial sum); -1. No search: a table. */
 int ls_graph_find(const ls_graph *graph, const char *name);
 int ls_graph_find_view(const ls_graph *graph, const ls_view *view);
 

@@ -40,15 +40,28 @@ exit:
     return status;
 }
 
-void ls_shard_update(ls_store *store, const ls_update *update, double squares, double max_norm)
+void ls_shard_clip(ls_store *store, double squares, double max_norm)
 {
     double factor = ls_clip_factor(squares, max_norm);
+    for (size_t i = 0; factor != 1 && i < store->table->count; i++) {
+        ls_slot *slot = &store->slots[i];
+        if (slot->value)
+            ls_scale(slot->grad[0], slot->grad[0], (ls_real)factor, slot->rows * slot->cols);
+    }
+}
+
+void ls_shard_step(ls_store *store, const ls_update *update)
+{
     for (size_t i = 0; i < store->table->count; i++) {
         ls_slot *slot = &store->slots[i];
-        size_t n = slot->rows * slot->cols;
-        if (!slot->value) continue;
-        if (factor != 1) ls_scale(slot->grad[0], slot->grad[0], (ls_real)factor, n);
-        ls_update_apply(update, store->table->params[i].decay, slot->value, slot->m, slot->v,
-                        slot->grad[0], n);
+        if (slot->value)
+            ls_update_apply(update, store->table->params[i].decay, slot->value, slot->m, slot->v,
+                            slot->grad[0], slot->rows * slot->cols);
     }
+}
+
+void ls_shard_update(ls_store *store, const ls_update *update, double squares, double max_norm)
+{
+    ls_shard_clip(store, squares, max_norm);
+    ls_shard_step(store, update);
 }

@@ -3,6 +3,7 @@
 
 #include "lockstep/comm/trace.h"
 #include "lockstep/parallel/update.h"
+#include "parallel/look_at_param.h"
 #include "pipeline/executor_state.h"
 
 /* A flight for a micro-batch that begins: the first that is free, so that no more are in use than
@@ -93,6 +94,7 @@ ls_status ls_executor_run(ls_executor *e, const ls_batch *batch, ls_valid valid,
     if (batch->B != e->setup.sequences || batch->first != e->setup.first)
         LS_FAIL(LS_ERR_INPUT, "%zu sequences from %zu on: this rank has %zu from %zu on", batch->B,
                 batch->first, e->setup.sequences, e->setup.first);
+    e->step = batch->step;
     if (!ls_valid_any(valid)) {
         /* The loss is 0 whatever the parameters (rule 15). */
         memset(e->store->gradient_slab, 0,
@@ -118,6 +120,24 @@ exit:
     return status;
 }
 
+/* Shows the gradient of each use of a tied parameter that is made here. */
+static ls_status show_uses(const ls_executor *e)
+{
+    ls_status status = LS_OK;
+    const ls_param_table *table = e->store->table;
+    for (size_t i = 0; e->setup.tap && i < table->count; i++) {
+        const ls_slot *slot = &e->store->slots[i];
+        for (int use = 0; use < table->params[i].uses && table->params[i].uses > 1; use++) {
+            const ls_param_look look = {LS_VIEW_USE_GRADIENT, use, e->step, LS_REAL_DTYPE};
+            if (slot->made[use])
+                LS_TRY(ls_look_at_param(e->setup.tap, ls_group_owner(e->setup.tp), look, table, i,
+                                        slot->shard, slot->grad[use]));
+        }
+    }
+exit:
+    return status;
+}
+
 ls_status ls_executor_finish(ls_executor *e)
 {
     ls_status status = LS_OK;
@@ -126,6 +146,7 @@ ls_status ls_executor_finish(ls_executor *e)
     enum { TAG = -1 };
 
     ls_stage_finish_gradients(e->chunks[0].stage);
+    LS_TRY(show_uses(e));
     /* A tied embedding's uses meet: each end has the gradient of its own and gets the other's. */
     for (size_t i = 0; i < table->count && last > 0; i++) {
         const ls_slot *slot = &e->store->slots[i];

@@ -35,7 +35,8 @@ struct ls_executor {
     ls_arena *lasting;  /* groups and bounds: as long as the executor */
     ls_arena *incoming; /* a gradient received, for the time of one backward pass */
     ls_kv_sharing kv;
-    int stages; /* of the model */
+    int stages;    /* of the model */
+    uint32_t step; /* the last one run */
     ls_chunk *chunks;
 };
 

@@ -10,6 +10,7 @@
 #include "lockstep/parallel/update.h"
 #include "lockstep/partition/share.h"
 #include "lockstep/pipeline/executor.h"
+#include "parallel/look_at_param.h"
 #include "train/checkpoint.h"
 #include "train/gather.h"
 #include "train/training.h"
@@ -61,6 +62,34 @@ static ls_status show(trainer *t, uint64_t step, ls_phase phase)
             LS_TRY(t->watcher->tensor(t->watcher->context, step, phase, &t->table->params[i],
                                       LS_REAL_DTYPE, t->whole));
     }
+exit:
+    return status;
+}
+
+/* Shows what this rank itself holds of every parameter to whoever looks on at all ranks. */
+static ls_status show_held(const trainer *t, uint64_t step, ls_view_kind kind)
+{
+    ls_status status = LS_OK;
+    const ls_param_look look = {kind, -1, (uint32_t)step, LS_REAL_DTYPE};
+    for (size_t i = 0; t->run->tap && i < t->table->count; i++) {
+        const ls_slot *slot = &t->store->slots[i];
+        if (slot->value)
+            LS_TRY(ls_look_at_param(t->run->tap, t->rank, look, t->table, i, slot->shard,
+                                    kind == LS_VIEW_PARAM ? slot->value : slot->grad[0]));
+    }
+exit:
+    return status;
+}
+
+/* The same of the step's loss and norm, as this rank knows them. */
+static ls_status show_numbers(const trainer *t, uint64_t step, ls_real loss, double norm)
+{
+    ls_status status = LS_OK;
+    const ls_param_look a = {LS_VIEW_LOSS, -1, (uint32_t)step, LS_REAL_DTYPE};
+    const ls_param_look b = {LS_VIEW_NORM, -1, (uint32_t)step, LS_F64};
+    if (!t->run->tap) return LS_OK;
+    LS_TRY(ls_look_at_number(t->run->tap, t->rank, a, &loss));
+    LS_TRY(ls_look_at_number(t->run->tap, t->rank, b, &norm));
 exit:
     return status;
 }
@@ -137,9 +166,15 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
     ls_trace_task(t->rank, "look on", -1, -1, -1); /* no part of the step */
     shown = ls_clock_ns();
     if (t->watcher->tensor) LS_TRY(show(t, step, LS_PHASE_GRADIENT));
+    LS_TRY(show_held(t, step, LS_VIEW_PARAM_GRADIENT));
+    LS_TRY(show_numbers(t, step, loss, sqrt(squares)));
     shown = ls_clock_ns() - shown;
     ls_trace_task(t->rank, "update", (int)step, -1, -1);
-    ls_shard_update(t->store, &update, squares, t->run->clip);
+    ls_shard_clip(t->store, squares, t->run->clip);
+    shown -= ls_clock_ns();
+    LS_TRY(show_held(t, step, LS_VIEW_CLIPPED));
+    shown += ls_clock_ns();
+    ls_shard_step(t->store, &update);
     ls_trace_task(t->rank, "look on", -1, -1, -1);
 
     now.ns = ls_clock_ns() - begin - shown;
@@ -152,6 +187,7 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
         if (t->watcher->step) LS_TRY(t->watcher->step(t->watcher->context, &now));
     }
     if (t->watcher->tensor) LS_TRY(show(t, step, LS_PHASE_UPDATE));
+    LS_TRY(show_held(t, step, LS_VIEW_PARAM));
 exit:
     return status;
 }
@@ -264,8 +300,8 @@ static ls_status rank_main(ls_rank *rank, void *argument)
     for (int op = 0; op < LS_OP_COUNT; op++) report->comm[op] = t.training[op];
     ls_rank_report_memory(report, ls_rank_memory(rank));
 
-    LS_TRY(digest_parameters(&t, digest));
-    if (t.root) LS_TRY(ls_digest_finish(digest, all->result->digest));
+    if (!t.run->no_digest) LS_TRY(digest_parameters(&t, digest));
+    if (t.root && !t.run->no_digest) LS_TRY(ls_digest_finish(digest, all->result->digest));
     if (t.run->save) LS_TRY(ls_checkpoint_save(t.run, t.world, t.store, t.run->steps, t.aside));
 exit:
     tear_down(&t);

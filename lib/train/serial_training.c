@@ -76,6 +76,7 @@ ls_status ls_train_serial(const ls_run *run, const ls_param_table *table, const 
         LS_TRY(ls_digest_add(digest, LS_REAL_DTYPE, store->slots[i].value,
                              ls_param_elements(&table->params[i])));
     LS_TRY(ls_digest_finish(digest, result.digest));
+    if (run->no_digest) result.digest[0] = 0;
     ls_rank_report_memory(&result.rank[0], memory);
     if (run->save) LS_TRY(ls_checkpoint_save(run, NULL, store, run->steps, temporary));
     *ret_result = result;

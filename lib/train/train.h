@@ -46,6 +46,8 @@ typedef struct ls_run {
     ls_names names;     /* whose names it has: others' hold bare weights */
     const char *trace;  /* file for what every rank did (trace_file.h); NULL: none. The serial
                            baseline then runs a few steps too, to be compared with */
+    bool no_digest;     /* leave the result's digest empty: then nothing is gathered at the end, and
+                           a run whose replicas differ gets there */
     bool gathered_loss; /* gather the logits instead of the fused vocabulary-parallel loss */
     const ls_tap *tap;  /* who looks on at every operation of every rank (lockstep/parallel/tap.h);
                            NULL: nobody. The serial baseline shows nothing */
@@ -94,8 +96,8 @@ typedef struct ls_rank_report {
 } ls_rank_report;
 
 typedef struct ls_train_result {
-    char digest[65]; /* of all losses of this run, then all parameters in table order (logical rows)
-                      */
+    char digest[65]; /* of all losses of this run, then all parameters in table order (logical
+                        rows); empty with run->no_digest */
     uint64_t first_step, last_step; /* steps done before and after */
     double first_loss, last_loss;
     uint64_t ns; /* of all steps together */

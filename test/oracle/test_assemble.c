@@ -76,7 +76,10 @@ static void expect_same(const ls_assembly *one, const ls_assembly *many, const c
                   where, ls_assembly_count(many), ls_assembly_count(one));
     for (size_t i = 0; i < ls_assembly_count(one); i++) {
         const ls_assembled *a = ls_assembly_get(one, i);
-        const ls_assembled *b = ls_assembly_find(many, a->point, a->gradient, a->layer, a->step);
+        const ls_assembled *b =
+            a->kind == LS_VIEW_POINT
+                ? ls_assembly_find(many, a->point, a->gradient, a->layer, a->step)
+                : ls_assembly_find_other(many, a->kind, a->param, a->use, a->step);
         char name[LS_ASSEMBLED_NAME];
         ls_assembled_name(a, name);
         ck_assert_msg(b != NULL, "%s: %s is missing", where, name);
@@ -109,6 +112,8 @@ START_TEST(every_point)
                     ck_assert_uint_eq(t->dims[0], config.batch);
                     expected++;
                 }
+    for (size_t i = 0; i < ls_assembly_count(assembly); i++)
+        expected += ls_assembly_get(assembly, i)->kind != LS_VIEW_POINT; /* test_param_views */
     ck_assert_uint_eq(ls_assembly_count(assembly), expected);
     const ls_assembled *logits = ls_assembly_find(assembly, LS_POINT_LOGITS, false, -1, 0);
     ck_assert_int_eq(logits->n_dims, 3);

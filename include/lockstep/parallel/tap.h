@@ -55,13 +55,15 @@ typedef enum ls_point {
 } ls_point;
 
 /* What is shown. Of a parameter, what this rank holds of it: its place in the table is `param`, its
- * dimensions are the table's, without padded rows. */
+ * dimensions are the table's, without padding. Nothing is gathered, and copies that several ranks
+ * hold are not compared: each shows its own. A shard of nothing but padding is not shown. */
 typedef enum ls_view_kind {
     LS_VIEW_POINT = 0,      /* what an operation made, or the gradient of that */
-    LS_VIEW_USE_GRADIENT,   /* of a tied parameter, from one of its uses (`use`), over the whole
-                               batch, before the uses are added */
+    LS_VIEW_USE_GRADIENT,   /* of a tied parameter, from one of its uses (`use`: 0 the input, 1 the
+                               head), over the whole batch, before the uses are added; by the ranks
+                               that make it */
     LS_VIEW_PARAM_GRADIENT, /* complete, before clipping */
-    LS_VIEW_CLIPPED,        /* as the optimizer takes it */
+    LS_VIEW_CLIPPED,        /* as the optimizer takes it, scaled or not */
     LS_VIEW_PARAM,          /* after the optimizer's step */
     LS_VIEW_LOSS,           /* of the step, as this rank knows it; no dimensions */
     LS_VIEW_NORM            /* of the gradient, the same; binary64 */
@@ -76,10 +78,11 @@ enum { LS_VIEW_DIMS = 4 };
 
 typedef struct ls_view {
     ls_view_kind kind;
-    int param, use; /* -1 where the kind has none */
-    ls_point point; /* LS_POINTS unless kind is LS_VIEW_POINT */
-    bool gradient;  /* of the loss, with respect to what the point gives forward */
-    int layer;      /* -1: none */
+    int param, use;   /* -1 where the kind has none */
+    const char *name; /* of the parameter, valid during the call; NULL */
+    ls_point point;   /* LS_POINTS unless kind is LS_VIEW_POINT */
+    bool gradient;    /* of the loss, with respect to what the point gives forward */
+    int layer;        /* -1: none */
     uint32_t step;
     bool partial; /* what goes into the reduction that ends in this point: node lo .. hi of a tree
                      of `leaves` granules of the axis that is cut. Forward of ATTENTION and MLP,
@@ -89,7 +92,7 @@ typedef struct ls_view {
                      the norms stand, before what comes beside the block is added */
     size_t lo, hi, leaves;
     int n_dims;
-    ls_view_run dims[LS_VIEW_DIMS]; /* the first: sequences of the global batch */
+    ls_view_run dims[LS_VIEW_DIMS]; /* of a point the first: sequences of the global batch */
     ls_dtype dtype;
     const void *values; /* the block, row-major, valid during the call */
     size_t stride;      /* elements from row to row: the last count, more where padding follows */

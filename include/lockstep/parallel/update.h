@@ -22,8 +22,17 @@ LS_API void ls_add_uses(ls_store *store);
 LS_API ls_status ls_shared_squares(ls_group *model, const ls_layout *layout, const ls_store *store,
                                    ls_arena *temporary, double *ret_squares) LS_MUST_USE;
 
-/* Scales the gradients held by ls_clip_factor(squares, max_norm) unless it is 1, then updates every
- * parameter held. No communication. */
+/* Scales the gradients held by ls_clip_factor(squares, max_norm) unless it is 1. No communication.
+ */
+#define ls_shard_clip LS_TYPED(ls_shard_clip)
+LS_API void ls_shard_clip(ls_store *store, double squares, double max_norm);
+
+/* The optimizer's step with the gradients as they are, for every parameter held. No communication.
+ */
+#define ls_shard_step LS_TYPED(ls_shard_step)
+LS_API void ls_shard_step(ls_store *store, const ls_update *update);
+
+/* ls_shard_clip, then ls_shard_step. */
 #define ls_shard_update LS_TYPED(ls_shard_update)
 LS_API void ls_shard_update(ls_store *store, const ls_update *update, double squares,
                             double max_norm);

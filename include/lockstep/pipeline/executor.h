@@ -59,7 +59,8 @@ LS_API ls_status ls_executor_run(ls_executor *executor, const ls_batch *batch, l
 /* Ends the gradients once they are reduced over the data-parallel replicas: the masked sums of the
  * embedding (rule 14), then the uses of a tied embedding, which the first and the last rank of the
  * pipeline exchange, so that both add them, input use first (rule 13). 1 send and 1 receive of the
- * embedding's shard on these two, when there are two. */
+ * embedding's shard on these two, when there are two. A tap sees each use where it is made, before
+ * they meet. */
 #define ls_executor_finish LS_TYPED(ls_executor_finish)
 LS_API ls_status ls_executor_finish(ls_executor *executor) LS_MUST_USE;
 

@@ -1,0 +1,164 @@
+/* graph_index.c - look-ups in a graph without going through its nodes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle/graph_build.h"
+
+/* -1 stands for "none" throughout. */
+struct ls_graph_index {
+    size_t names;  /* a power of two, at least twice the nodes         */
+    int *by_name;  /* open addressing                                  */
+    int *gradient; /* by forward node                                  */
+    int *point[2]; /* [backward][(layer + 1) * LS_POINTS + point]      */
+    int *param[5]; /* by parameter: whole gradient, of its uses, clipped, updated */
+    int loss, norm;
+};
+
+enum { WHOLE = 0, INPUT_USE, HEAD_USE, CLIPPED, UPDATED };
+
+static size_t hash(const char *name)
+{
+    size_t h = 14695981039346656037u; /* FNV-1a */
+    for (; *name; name++) h = (h ^ (unsigned char)*name) * 1099511628211u;
+    return h ^ h >> 32;
+}
+
+static int *none(size_t count)
+{
+    int *places = malloc((count + 1) * sizeof *places);
+    for (size_t i = 0; places && i < count; i++) places[i] = -1;
+    return places;
+}
+
+ls_status ls_graph_index_create(ls_graph *graph)
+{
+    ls_status status = LS_OK;
+    const size_t points = (graph->table->config.layers + 1) * LS_POINTS;
+    ls_graph_index *index = calloc(1, sizeof *index);
+    bool complete = index != NULL;
+    graph->index = index;
+    if (index) {
+        index->loss = index->norm = -1;
+        for (index->names = 64; index->names < 2 * graph->room;) index->names *= 2;
+        complete &= (index->by_name = none(index->names)) != NULL;
+        complete &= (index->gradient = none(graph->room)) != NULL;
+        for (int i = 0; i < 2; i++) complete &= (index->point[i] = none(points)) != NULL;
+        for (int i = 0; i < 5; i++)
+            complete &= (index->param[i] = none(graph->table->count)) != NULL;
+    }
+    if (!complete)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of a step's tensors");
+exit:
+    return status;
+}
+
+void ls_graph_index_destroy(ls_graph_index *index)
+{
+    if (!index) return;
+    free(index->by_name);
+    free(index->gradient);
+    for (int i = 0; i < 2; i++) free(index->point[i]);
+    for (int i = 0; i < 5; i++) free(index->param[i]);
+    free(index);
+}
+
+/* Where a name stands, or would. */
+static size_t place_of(const ls_graph *graph, const char *name)
+{
+    const ls_graph_index *index = graph->index;
+    size_t at = hash(name) & (index->names - 1);
+    while (index->by_name[at] >= 0 && strcmp(graph->nodes[index->by_name[at]].name, name) != 0)
+        at = (at + 1) & (index->names - 1);
+    return at;
+}
+
+static int *at_point(const ls_graph_index *index, bool backward, int layer, ls_point point)
+{
+    return &index->point[backward][(size_t)(layer + 1) * LS_POINTS + (size_t)point];
+}
+
+void ls_graph_index_add(ls_graph *graph, int node)
+{
+    ls_graph_index *index = graph->index;
+    const ls_graph_node *n = &graph->nodes[node];
+    const int param = n->params[0];
+    index->by_name[place_of(graph, n->name)] = node;
+    if (n->point < LS_POINTS)
+        *at_point(index, n->phase == LS_GRAPH_BACKWARD, n->layer, n->point) = node;
+    switch (n->make) {
+    case LS_MAKE_GRADIENT:
+        index->gradient[n->of] = node;
+        break;
+    case LS_MAKE_PARAM_GRADIENT:
+        if (n->of < 0)
+            index->param[WHOLE][param] = node;
+        else if (graph->nodes[n->of].make == LS_MAKE_LOGITS)
+            index->param[HEAD_USE][param] = node;
+        else
+            index->param[INPUT_USE][param] = node;
+        break;
+    case LS_MAKE_CLIPPED:
+        index->param[CLIPPED][param] = node;
+        break;
+    case LS_MAKE_UPDATED:
+        index->param[UPDATED][param] = node;
+        break;
+    case LS_MAKE_MEAN:
+        index->loss = node;
+        break;
+    case LS_MAKE_GRADIENT_NORM:
+        index->norm = node;
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- look-ups ---- */
+
+int ls_graph_find(const ls_graph *graph, const char *name)
+{
+    return graph->index->by_name[place_of(graph, name)];
+}
+
+static int find_param(const ls_graph *graph, int what, int param)
+{
+    if (param < 0 || (size_t)param >= graph->table->count) return -1;
+    return graph->index->param[what][param];
+}
+
+int ls_graph_find_view(const ls_graph *graph, const ls_view *view)
+{
+    if (view->partial) return -1;
+    switch (view->kind) {
+    case LS_VIEW_POINT:
+        if (view->point >= LS_POINTS || view->layer < -1 ||
+            view->layer >= (int)graph->table->config.layers)
+            return -1;
+        return *at_point(graph->index, view->gradient, view->layer, view->point);
+    case LS_VIEW_USE_GRADIENT:
+        if (view->use != 0 && view->use != 1) return -1;
+        return find_param(graph, view->use == 0 ? INPUT_USE : HEAD_USE, view->param);
+    case LS_VIEW_PARAM_GRADIENT:
+        return find_param(graph, WHOLE, view->param);
+    case LS_VIEW_CLIPPED:
+        return find_param(graph, CLIPPED, view->param);
+    case LS_VIEW_PARAM:
+        return find_param(graph, UPDATED, view->param);
+    case LS_VIEW_LOSS:
+        return graph->index->loss;
+    case LS_VIEW_NORM:
+        return graph->index->norm;
+    }
+    return -1;
+}
+
+int ls_graph_gradient(const ls_graph *graph, int node)
+{
+    return node < 0 || (size_t)node >= graph->count ? -1 : graph->index->gradient[node];
+}
+
+int ls_graph_param_gradient(const ls_graph *graph, int param)
+{
+    return find_param(graph, WHOLE, param);
+}

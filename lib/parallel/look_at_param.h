@@ -1,0 +1,27 @@
+/* look_at_param.h - showing what a rank holds of a parameter, or a number of the whole step, to
+ * whoever looks on (tap.h). The caller has a tap; nothing is gathered and nobody is asked. */
+#ifndef LS_PARALLEL_LOOK_AT_PARAM_H
+#define LS_PARALLEL_LOOK_AT_PARAM_H
+
+#include "lockstep/model/param_table.h"
+#include "lockstep/parallel/tap.h"
+
+/* What is shown, without what follows from the parameter. */
+typedef struct ls_param_look {
+    ls_view_kind kind;
+    int use; /* -1: none */
+    uint32_t step;
+    ls_dtype dtype;
+} ls_param_look;
+
+/* values: the shard as ls_param_shard_shape says. Of its elements those of the logical tensor are
+ * shown; a shard without any is not. Errors: the tap's. */
+ls_status ls_look_at_param(const ls_tap *tap, ls_rank *rank, ls_param_look look,
+                           const ls_param_table *table, size_t param, ls_shard shard,
+                           const void *values) LS_MUST_USE;
+
+/* LS_VIEW_LOSS, LS_VIEW_NORM: one number. */
+ls_status ls_look_at_number(const ls_tap *tap, ls_rank *rank, ls_param_look look,
+                            const void *value) LS_MUST_USE;
+
+#endif
