@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +19,8 @@ struct ls_new_file {
     char *place;     /* the same behind any symbolic link  */
     char *temporary; /* NULL when there is none to remove  */
     int listed;      /* its place in `unfinished`, or -1   */
+    void *map;       /* NULL: not mapped                   */
+    size_t map_bytes;
 };
 
 /* The temporary names that stand now. An entry belongs to whoever takes it out, the file's own
@@ -101,7 +105,7 @@ static ls_status open_temporary(ls_new_file *file)
     for (int attempt = 0; file->descriptor < 0; attempt++) {
         snprintf(name + folder, room - folder, ".lockstep-%ld-%u.tmp", (long)getpid(),
                  atomic_fetch_add(&counter, 1));
-        file->descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        file->descriptor = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         /* A name left behind by a process that was killed: take the next. */
         if (file->descriptor >= 0 || (errno == EEXIST && attempt < 1000)) continue;
         LS_FAIL(errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG ? LS_ERR_INPUT
@@ -157,9 +161,67 @@ exit:
     return status;
 }
 
+/* Zeros, written: they are there, or the error is. */
+static ls_status write_zeros(ls_new_file *file, size_t bytes)
+{
+    static const char zeros[1 << 16];
+    ls_status status = LS_OK;
+    for (size_t ask; bytes > 0; bytes -= ask) {
+        ask = bytes < sizeof zeros ? bytes : sizeof zeros;
+        LS_TRY(ls_new_file_write(file, zeros, ask));
+    }
+exit:
+    return status;
+}
+
+/* A file that is only made longer has holes, and writing into a hole through a map on a full disk
+ * is a SIGBUS. Where the system can, it sets blocks aside without writing them. */
+static ls_status set_aside(ls_new_file *file, size_t bytes)
+{
+    ls_status status = LS_OK;
+#ifdef __linux__
+    int error;
+    do error = posix_fallocate(file->descriptor, 0, (off_t)bytes);
+    while (error == EINTR);
+    if (error == 0) goto exit;
+    if (error != EOPNOTSUPP && error != EINVAL && error != ENOSYS)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(error));
+#endif
+    LS_TRY(write_zeros(file, bytes));
+exit:
+    return status;
+}
+
+ls_status ls_new_file_map(ls_new_file *file, size_t bytes, void **ret_map)
+{
+    ls_status status = LS_OK;
+    LS_TRY(set_aside(file, bytes));
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->descriptor, 0);
+    if (map == MAP_FAILED)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be mapped: %s", ls_show(file->name), ls_show_errno(errno));
+    file->map = map;
+    file->map_bytes = bytes;
+    *ret_map = map;
+exit:
+    return status;
+}
+
+/* 0, or -1 with errno. */
+static int unmap(ls_new_file *file, bool keep)
+{
+    int failed = 0;
+    if (!file->map) return 0;
+    if (keep) failed = msync(file->map, file->map_bytes, MS_SYNC);
+    munmap(file->map, file->map_bytes);
+    file->map = NULL;
+    return failed;
+}
+
 ls_status ls_new_file_commit(ls_new_file *file)
 {
     ls_status status = LS_OK;
+    if (unmap(file, true) != 0)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(errno));
     /* Some file systems have no fsync; they say EINVAL. */
     if (fsync(file->descriptor) != 0 && errno != EINVAL && errno != ENOTSUP)
         LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(errno));
@@ -176,6 +238,7 @@ exit:
 void ls_new_file_destroy(ls_new_file **file)
 {
     if (!*file) return;
+    unmap(*file, false);
     if ((*file)->descriptor >= 0) close((*file)->descriptor);
     if ((*file)->temporary) unlink((*file)->temporary);
     if (unlist(*file)) free((*file)->temporary);

@@ -21,6 +21,12 @@ ls_status ls_new_file_create(ls_new_file **ret_file, const char *path) LS_MUST_U
 /* Appends. LS_ERR_IO (a full disk): the file can then only be destroyed. */
 ls_status ls_new_file_write(ls_new_file *file, const void *data, size_t bytes) LS_MUST_USE;
 
+/* In place of writing, before anything was written: makes the file `bytes` > 0 long, every byte 0
+ * and really there (a full disk is an error here and not a signal later), and maps it. The map is
+ * anybody's to write until the file is committed or destroyed. LS_ERR_IO: the file can then only be
+ * destroyed. */
+ls_status ls_new_file_map(ls_new_file *file, size_t bytes, void **ret_map) LS_MUST_USE;
+
 /* Makes sure that everything is on the disk and gives the file its name; nothing can be written
  * after that. On LS_ERR_IO nothing stands under the name that did not stand there before. */
 ls_status ls_new_file_commit(ls_new_file *file) LS_MUST_USE;

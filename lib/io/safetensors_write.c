@@ -1,4 +1,4 @@
-/* safetensors_write.c - a safetensors file, streamed.
+/* safetensors_write.c - a safetensors file, streamed or mapped.
  *
  * The header comes first in the file and needs every tensor's place, so all are declared before the
  * first byte of data. */
@@ -11,15 +11,22 @@
 #include "io/safetensors_format.h"
 #include "lockstep/base/show.h"
 
+typedef struct declared {
+    json_t *entry; /* in the header */
+    ls_dtype dtype;
+    uint64_t bytes, begin;
+} declared;
+
 struct ls_safetensors_writer {
     char *path;
     ls_new_file *file;
     json_t *header;
-    size_t count, room; /* tensors declared                           */
-    uint64_t *bytes;    /* of each                                    */
-    uint64_t end;       /* of the data declared so far                */
-    size_t next;        /* the tensor whose data come next            */
-    int started;        /* the header is written: no more declarations */
+    size_t count, room; /* tensors declared                            */
+    declared *tensors;
+    uint64_t end; /* of the data declared so far                 */
+    size_t next;  /* the tensor whose data come next             */
+    int started;  /* the header is written: no more declarations */
+    char *data;   /* in the map; NULL: streamed                  */
 };
 
 ls_status ls_safetensors_create(ls_safetensors_writer **ret_writer, const char *path)
@@ -44,7 +51,7 @@ void ls_safetensors_destroy(ls_safetensors_writer **writer)
     if (!*writer) return;
     ls_new_file_destroy(&(*writer)->file);
     json_decref((*writer)->header);
-    free((*writer)->bytes);
+    free((*writer)->tensors);
     free((*writer)->path);
     free(*writer);
     *writer = NULL;
@@ -127,15 +134,15 @@ ls_status ls_safetensors_declare(ls_safetensors_writer *writer, const char *name
                 ls_show(writer->path), ls_show(name));
     if (writer->count == writer->room) {
         size_t room = writer->room ? writer->room * 2 : 64;
-        uint64_t *grown = realloc(writer->bytes, room * sizeof *grown);
+        declared *grown = realloc(writer->tensors, room * sizeof *grown);
         if (!grown) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
-        writer->bytes = grown;
+        writer->tensors = grown;
         writer->room = room;
     }
     entry = make_entry(dtype, n_dims, dims, writer->end, writer->end + bytes);
     if (!entry || json_object_set(writer->header, name, entry) != 0)
         LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
-    writer->bytes[writer->count++] = bytes;
+    writer->tensors[writer->count++] = (declared){entry, dtype, bytes, writer->end};
     writer->end += bytes;
 exit:
     json_decref(key);
@@ -143,38 +150,55 @@ exit:
     return status;
 }
 
-/* Length and header; spaces behind the JSON make the data begin at a multiple of 8. */
-static ls_status write_header(ls_safetensors_writer *writer)
+/* Length and header, with spaces behind the JSON that make the data begin at a multiple of 8. The
+ * caller frees them. */
+static ls_status make_header(ls_safetensors_writer *writer, char **ret_header, size_t *ret_bytes)
 {
     ls_status status = LS_OK;
-    unsigned char length[LS_SAFETENSORS_LENGTH_BYTES];
-    char *text = json_dumps(writer->header, JSON_COMPACT);
+    char *header = NULL, *text = json_dumps(writer->header, JSON_COMPACT);
     if (!text) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
     size_t bytes = strlen(text), padded = (bytes + 7) / 8 * 8;
     if (padded > LS_SAFETENSORS_HEADER_MAX)
         LS_FAIL(LS_ERR_INPUT, "%s: a header of %zu bytes; at most %d", ls_show(writer->path),
                 padded, LS_SAFETENSORS_HEADER_MAX);
-    for (size_t i = 0; i < sizeof length; i++)
-        length[i] = (unsigned char)((uint64_t)padded >> 8 * i);
-    LS_TRY(ls_new_file_write(writer->file, length, sizeof length));
-    LS_TRY(ls_new_file_write(writer->file, text, bytes));
-    LS_TRY(ls_new_file_write(writer->file, "        ", padded - bytes));
-    writer->started = 1;
+    header = malloc(LS_SAFETENSORS_LENGTH_BYTES + padded);
+    if (!header) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+    for (size_t i = 0; i < LS_SAFETENSORS_LENGTH_BYTES; i++)
+        header[i] = (char)(unsigned char)((uint64_t)padded >> 8 * i);
+    memset(header + LS_SAFETENSORS_LENGTH_BYTES, ' ', padded);
+    memcpy(header + LS_SAFETENSORS_LENGTH_BYTES, text, bytes);
+    *ret_header = header;
+    *ret_bytes = LS_SAFETENSORS_LENGTH_BYTES + padded;
 exit:
     free(text);
+    return status;
+}
+
+static ls_status write_header(ls_safetensors_writer *writer)
+{
+    ls_status status = LS_OK;
+    char *header = NULL;
+    size_t bytes = 0;
+    LS_TRY(make_header(writer, &header, &bytes));
+    LS_TRY(ls_new_file_write(writer->file, header, bytes));
+    writer->started = 1;
+exit:
+    free(header);
     return status;
 }
 
 ls_status ls_safetensors_write(ls_safetensors_writer *writer, const void *data, size_t bytes)
 {
     ls_status status = LS_OK;
+    if (writer->data)
+        LS_FAIL(LS_ERR_INPUT, "%s: is mapped, and data go to their places", ls_show(writer->path));
     if (writer->next == writer->count)
         LS_FAIL(LS_ERR_INPUT, "%s: data of tensor number %zu, but only %zu are declared",
                 ls_show(writer->path), writer->next + 1, writer->count);
-    if (bytes != writer->bytes[writer->next])
+    if (bytes != writer->tensors[writer->next].bytes)
         LS_FAIL(LS_ERR_INPUT, "%s: tensor number %zu: %zu bytes of data, declared as %llu",
                 ls_show(writer->path), writer->next + 1, bytes,
-                (unsigned long long)writer->bytes[writer->next]);
+                (unsigned long long)writer->tensors[writer->next].bytes);
     if (!writer->started) LS_TRY(write_header(writer));
     LS_TRY(ls_new_file_write(writer->file, data, bytes));
     writer->next++;
@@ -182,13 +206,65 @@ exit:
     return status;
 }
 
+/* ---- mapped ---- */
+
+/* Lays the tensors out anew, the widest elements first, in the order of declaration otherwise: the
+ * format allows no holes, and so each begins at a multiple of its element. */
+static ls_status lay_out(ls_safetensors_writer *writer)
+{
+    ls_status status = LS_OK;
+    uint64_t end = 0;
+    for (size_t width = 8; width > 0; width /= 2) {
+        for (size_t i = 0; i < writer->count; i++) {
+            declared *tensor = &writer->tensors[i];
+            if (ls_dtype_bytes(tensor->dtype) != width) continue;
+            json_t *offsets = json_object_get(tensor->entry, "data_offsets");
+            tensor->begin = end;
+            end += tensor->bytes;
+            if (json_array_set_new(offsets, 0, json_integer((json_int_t)tensor->begin)) != 0 ||
+                json_array_set_new(offsets, 1, json_integer((json_int_t)end)) != 0)
+                LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+        }
+    }
+exit:
+    return status;
+}
+
+ls_status ls_safetensors_map(ls_safetensors_writer *writer)
+{
+    ls_status status = LS_OK;
+    char *header = NULL;
+    size_t bytes = 0;
+    void *map = NULL;
+    if (writer->started)
+        LS_FAIL(LS_ERR_INPUT, "%s: is mapped after the first data", ls_show(writer->path));
+    LS_TRY(lay_out(writer));
+    LS_TRY(make_header(writer, &header, &bytes));
+    if (writer->end > SIZE_MAX - bytes || writer->end > INT64_MAX - bytes)
+        LS_FAIL(LS_ERR_INPUT, "%s: more bytes than a file can hold", ls_show(writer->path));
+    LS_TRY(ls_new_file_map(writer->file, bytes + (size_t)writer->end, &map));
+    memcpy(map, header, bytes);
+    writer->data = (char *)map + bytes;
+    writer->started = 1;
+exit:
+    free(header);
+    return status;
+}
+
+void *ls_safetensors_place(const ls_safetensors_writer *writer, size_t i)
+{
+    return writer->data + writer->tensors[i].begin;
+}
+
 ls_status ls_safetensors_commit(ls_safetensors_writer *writer)
 {
     ls_status status = LS_OK;
-    if (writer->next != writer->count)
+    if (!writer->data && writer->next != writer->count)
         LS_FAIL(LS_ERR_INPUT, "%s: data of %zu tensors of %zu declared ones", ls_show(writer->path),
                 writer->next, writer->count);
     if (!writer->started) LS_TRY(write_header(writer));
+    writer->data = NULL;
+    writer->next = writer->count;
     LS_TRY(ls_new_file_commit(writer->file));
 exit:
     return status;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "io/new_file.h"
+#include "io/new_folder.h"
 #include "lockstep/comm/trace.h"
 #include "lockstep/io/safetensors.h"
 #include "lockstep/model/masked_text.h"
@@ -140,6 +141,7 @@ void ls_train_result_free(ls_train_result *result)
 void ls_train_abandon_files(void)
 {
     ls_new_files_abandon();
+    ls_new_folders_abandon();
 }
 
 void ls_train_result_step(ls_train_result *result, const ls_step *step)

@@ -45,7 +45,8 @@ LS_API const ls_tensor_info *ls_safetensors_find(const ls_safetensors *file, con
 /* A value of __metadata__; NULL when absent. */
 LS_API const char *ls_safetensors_metadata(const ls_safetensors *file, const char *key);
 
-/* Writing streams: declare all tensors, then give their data in that order, then commit. The file
+/* Writing streams: declare all tensors, then give their data in that order, then commit. (Or it
+ * maps, see below.) The file
  * is written beside its place under another name and renamed by commit; destroy without commit
  * leaves nothing behind, neither does any failure. The same calls give the same bytes.
  *
@@ -66,6 +67,15 @@ LS_API ls_status ls_safetensors_declare(ls_safetensors_writer *writer, const cha
 /* Data of the next declared tensor, whole: bytes = elements * bytes of the dtype. */
 LS_API ls_status ls_safetensors_write(ls_safetensors_writer *writer, const void *data,
                                       size_t bytes) LS_MUST_USE;
+/* Writing mapped, in place of ls_safetensors_write: when all tensors are declared the file is laid
+ * out in its full size and mapped, and each tensor's place may be filled in any order, by any
+ * thread, until commit or destroy; what nobody fills is 0. The tensors of the widest dtype come
+ * first in the file, so that each is aligned for its own. A disk too full is an error here
+ * (LS_ERR_IO) and no signal later. */
+LS_API ls_status ls_safetensors_map(ls_safetensors_writer *writer) LS_MUST_USE;
+/* Where the i-th declared tensor's data go; after ls_safetensors_map. */
+LS_API void *ls_safetensors_place(const ls_safetensors_writer *writer, size_t i);
+
 LS_API ls_status ls_safetensors_commit(ls_safetensors_writer *writer) LS_MUST_USE;
 LS_API void ls_safetensors_destroy(ls_safetensors_writer **writer);
 

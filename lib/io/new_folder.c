@@ -1,0 +1,253 @@
+#include "io/new_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lockstep/base/show.h"
+
+/* Something in the folder. */
+typedef struct part {
+    struct part *next; /* the one made before */
+    bool folder;
+    char path[];
+} part;
+
+struct ls_new_folder {
+    char *name;          /* as the caller gave it, for texts   */
+    char *place;         /* the same behind any symbolic link  */
+    char *temporary;     /* NULL when there is none to remove  */
+    _Atomic(part *) all; /* last first: a folder comes after what is in it */
+    int listed;          /* its place in `unfinished`, or -1   */
+};
+
+/* The folders that stand under temporary names now. An entry belongs to whoever takes it out, the
+ * folder's own thread or a signal handler. */
+enum { MOST_LISTED = 4 };
+static _Atomic(ls_new_folder *) unfinished[MOST_LISTED];
+
+static void list(ls_new_folder *folder)
+{
+    for (int i = 0; i < MOST_LISTED && folder->listed < 0; i++) {
+        ls_new_folder *none = NULL;
+        if (atomic_compare_exchange_strong(&unfinished[i], &none, folder)) folder->listed = i;
+    }
+}
+
+/* Whether the folder is still this thread's. */
+static bool unlist(ls_new_folder *folder)
+{
+    ls_new_folder *own = folder;
+    int listed = folder->listed;
+    folder->listed = -1;
+    return listed < 0 || atomic_compare_exchange_strong(&unfinished[listed], &own, NULL);
+}
+
+static void remove_parts(ls_new_folder *folder)
+{
+    for (part *p = atomic_load(&folder->all); p; p = p->next) {
+        if (p->folder)
+            rmdir(p->path);
+        else
+            unlink(p->path);
+    }
+    rmdir(folder->temporary);
+}
+
+void ls_new_folders_abandon(void)
+{
+    for (int i = 0; i < MOST_LISTED; i++) {
+        ls_new_folder *folder = atomic_exchange(&unfinished[i], NULL);
+        if (folder) remove_parts(folder);
+    }
+}
+
+/* ---- places ---- */
+
+static ls_status look_at_place(ls_new_folder *folder)
+{
+    ls_status status = LS_OK;
+    struct stat about;
+    size_t length = strlen(folder->name);
+    if (lstat(folder->name, &about) != 0) {
+        if (errno != ENOENT)
+            LS_FAIL(errno == ENOTDIR || errno == ENAMETOOLONG ? LS_ERR_INPUT : LS_ERR_IO,
+                    "%s: cannot be written: %s", ls_show(folder->name), ls_show_errno(errno));
+        folder->place = strdup(folder->name);
+        if (!folder->place) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(folder->name));
+        while (length > 0 && folder->place[length - 1] == '/') folder->place[--length] = '\0';
+        if (length == 0)
+            LS_FAIL(LS_ERR_INPUT, "\"%s\": names no folder to write", ls_show(folder->name));
+        goto exit;
+    }
+    folder->place = realpath(folder->name, NULL);
+    if (!folder->place || stat(folder->place, &about) != 0)
+        LS_FAIL(LS_ERR_INPUT, "%s: a symbolic link to nothing: %s", ls_show(folder->name),
+                ls_show_errno(errno));
+    if (!S_ISDIR(about.st_mode))
+        LS_FAIL(LS_ERR_INPUT, "%s: is no folder; name a folder to write", ls_show(folder->name));
+    if (strcmp(folder->place, "/") == 0)
+        LS_FAIL(LS_ERR_INPUT, "%s: is the root folder; name another", ls_show(folder->name));
+exit:
+    return status;
+}
+
+/* A name beside the place that nobody has. */
+static ls_status temporary_name(const ls_new_folder *folder, char **ret_name)
+{
+    ls_status status = LS_OK;
+    static atomic_uint counter;
+    const char *slash = strrchr(folder->place, '/');
+    size_t before = slash ? (size_t)(slash - folder->place) + 1 : 0, room = before + 64;
+    char *name = malloc(room);
+    if (!name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(folder->name));
+    memcpy(name, folder->place, before);
+    snprintf(name + before, room - before, ".lockstep-%ld-%u.dir", (long)getpid(),
+             atomic_fetch_add(&counter, 1));
+    *ret_name = name;
+exit:
+    return status;
+}
+
+static ls_status open_temporary(ls_new_folder *folder)
+{
+    ls_status status = LS_OK;
+    char *name = NULL;
+    for (int attempt = 0; !folder->temporary; attempt++) {
+        LS_TRY(temporary_name(folder, &name));
+        if (mkdir(name, 0777) == 0) {
+            folder->temporary = name;
+            name = NULL;
+        } else if (errno != EEXIST || attempt == 1000) {
+            LS_FAIL(errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG ? LS_ERR_INPUT
+                                                                                 : LS_ERR_IO,
+                    "%s: cannot be written, the folder it would stand in says: %s",
+                    ls_show(folder->name), ls_show_errno(errno));
+        }
+        free(name);
+        name = NULL;
+    }
+    list(folder);
+exit:
+    free(name);
+    return status;
+}
+
+ls_status ls_new_folder_create(ls_new_folder **ret_folder, const char *path)
+{
+    ls_status status = LS_OK;
+    ls_new_folder *folder = calloc(1, sizeof *folder);
+    if (!folder) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
+    folder->listed = -1;
+    folder->name = strdup(path);
+    if (!folder->name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
+    LS_TRY(look_at_place(folder));
+    LS_TRY(open_temporary(folder));
+    *ret_folder = folder;
+    folder = NULL;
+exit:
+    ls_new_folder_destroy(&folder);
+    return status;
+}
+
+/* ---- what is in it ---- */
+
+static ls_status add(ls_new_folder *folder, const char *name, bool is_folder, const char **ret_path)
+{
+    ls_status status = LS_OK;
+    size_t room = strlen(folder->temporary) + strlen(name) + 2;
+    part *p = malloc(sizeof *p + room);
+    if (!p) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(folder->name));
+    p->folder = is_folder;
+    snprintf(p->path, room, "%s/%s", folder->temporary, name);
+    p->next = atomic_load(&folder->all);
+    atomic_store(&folder->all, p);
+    *ret_path = p->path;
+exit:
+    return status;
+}
+
+ls_status ls_new_folder_file(ls_new_folder *folder, const char *name, const char **ret_path)
+{
+    return add(folder, name, false, ret_path);
+}
+
+ls_status ls_new_folder_inner(ls_new_folder *folder, const char *name)
+{
+    ls_status status = LS_OK;
+    const char *path = NULL;
+    LS_TRY(add(folder, name, true, &path));
+    if (mkdir(path, 0777) != 0)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(folder->name),
+                ls_show_errno(errno));
+exit:
+    return status;
+}
+
+/* ---- the end ---- */
+
+/* Removes a folder with the files in it, and folders in it down to `depth`. */
+static void remove_old(const char *path, int depth)
+{
+    DIR *dir = opendir(path);
+    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        size_t room = strlen(path) + strlen(entry->d_name) + 2;
+        char *inside = malloc(room);
+        if (!inside) continue;
+        snprintf(inside, room, "%s/%s", path, entry->d_name);
+        if (unlink(inside) != 0 && depth > 0) remove_old(inside, depth - 1);
+        free(inside);
+    }
+    if (dir) closedir(dir);
+    rmdir(path);
+}
+
+ls_status ls_new_folder_commit(ls_new_folder *folder)
+{
+    ls_status status = LS_OK;
+    char *old = NULL;
+    struct stat about;
+    if (stat(folder->place, &about) == 0) {
+        LS_TRY(temporary_name(folder, &old));
+        if (rename(folder->place, old) != 0)
+            LS_FAIL(LS_ERR_IO, "%s: cannot be replaced: %s", ls_show(folder->name),
+                    ls_show_errno(errno));
+    }
+    if (rename(folder->temporary, folder->place) != 0) {
+        int error = errno;
+        if (old) (void)!rename(old, folder->place);
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(folder->name),
+                ls_show_errno(error));
+    }
+    /* From here on a signal leaves the new folder alone: its parts' names are gone. */
+    if (unlist(folder)) free(folder->temporary);
+    folder->temporary = NULL;
+    if (old) remove_old(old, 1);
+exit:
+    free(old);
+    return status;
+}
+
+void ls_new_folder_destroy(ls_new_folder **folder)
+{
+    ls_new_folder *own = *folder;
+    if (!own) return;
+    if (own->temporary) remove_parts(own);
+    *folder = NULL;
+    if (!unlist(own)) return; /* a signal handler is walking over it, and the process ends */
+    for (part *p = atomic_load(&own->all), *next; p; p = next) {
+        next = p->next;
+        free(p);
+    }
+    free(own->temporary);
+    free(own->place);
+    free(own->name);
+    free(own);
+}

@@ -1,0 +1,37 @@
+/* new_folder.h - a folder of files that appears whole or not at all.
+ *
+ * It is made under another name beside its place, filled, and renamed when it is complete. Until
+ * then what stood in its place stays as it was, and giving up leaves nothing behind. */
+#ifndef LS_IO_NEW_FOLDER_H
+#define LS_IO_NEW_FOLDER_H
+
+#include "lockstep/base/status.h"
+
+typedef struct ls_new_folder ls_new_folder;
+
+/* Begins a folder that will be `path`. A symbolic link is followed. Errors, each naming the folder:
+ * LS_ERR_INPUT when `path` is no folder, or the one that it would stand in is missing; LS_ERR_IO
+ * when that one may not be written; LS_ERR_MEMORY. */
+ls_status ls_new_folder_create(ls_new_folder **ret_folder, const char *path) LS_MUST_USE;
+
+/* Where to write a file of the folder meanwhile; it is removed should the folder be given up. name:
+ * "weights.safetensors", "ranks/rank-000.safetensors". The text lives as long as the folder.
+ * Errors: LS_ERR_MEMORY. Not from several threads at a time. */
+ls_status ls_new_folder_file(ls_new_folder *folder, const char *name,
+                             const char **ret_path) LS_MUST_USE;
+
+/* Makes a folder in the folder. Errors: LS_ERR_IO, LS_ERR_MEMORY. */
+ls_status ls_new_folder_inner(ls_new_folder *folder, const char *name) LS_MUST_USE;
+
+/* Gives the folder its name; what stood there before, a folder of files and of folders of files, is
+ * removed: whether it may be is the caller's to find out. On LS_ERR_IO it stands as before. */
+ls_status ls_new_folder_commit(ls_new_folder *folder) LS_MUST_USE;
+
+/* Removes what was not committed. */
+void ls_new_folder_destroy(ls_new_folder **folder);
+
+/* Removes what no thread has committed so far, for a signal handler that ends the process at once,
+ * after ls_new_files_abandon: calls nothing but unlink and rmdir. */
+void ls_new_folders_abandon(void);
+
+#endif
