@@ -52,6 +52,27 @@ class Program:
             return file.read()
 
 
+def python_with(*modules):
+    """The first python3 of $LOCKSTEP_PYTHON, the one that runs this and /usr/bin/python3 that has
+    these modules; None."""
+    for python in (os.environ.get("LOCKSTEP_PYTHON"), sys.executable, "/usr/bin/python3"):
+        if python and subprocess.run([python, "-c", "import " + ", ".join(modules)], check=False,
+                                     stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL).returncode == 0:
+            return python
+    return None
+
+
+def start_with(*modules):
+    """A test that needs modules begins again in a python3 that has them, or is skipped."""
+    python = python_with(*modules)
+    if python is None:
+        print(f"no python3 with {', '.join(modules)} is here")
+        sys.exit(77)
+    if python != sys.executable:
+        os.execve(python, [python, *sys.argv], {**os.environ, "LOCKSTEP_PYTHON": python})
+
+
 def engines_of(program):
     """A build without OpenBLAS has one engine, and no truth."""
     absent = "not in this build" in program.run("--version").out

@@ -23,15 +23,6 @@ MODELS = {"gpt2": "Hugging Face GPT-2", "gpt2-untied": "Hugging Face GPT-2",
           "megatron-llama": "Megatron-LM"}
 
 
-def python_with_torch():
-    for python in (os.environ.get("LOCKSTEP_PYTHON"), sys.executable, "/usr/bin/python3"):
-        if python and subprocess.run([python, "-c", "import torch"], check=False,
-                                     stdout=subprocess.DEVNULL,
-                                     stderr=subprocess.DEVNULL).returncode == 0:
-            return python
-    return None
-
-
 def run(*words):
     done = subprocess.run(words, check=False, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           timeout=120)
@@ -69,9 +60,9 @@ def swap(first, second):
 
 def main():
     root, judges = sys.argv[1], sys.argv[2:]
-    python = python_with_torch()
+    python = p.python_with("torch")
     if python is None:
-        print("PyTorch is not here")
+        print("no python3 with torch is here")
         sys.exit(SKIPPED)
     checks = p.Checks()
     with tempfile.TemporaryDirectory() as folder:
