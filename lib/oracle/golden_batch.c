@@ -1,0 +1,107 @@
+/* golden_batch.c - the batches of a golden directory: every id where it may be. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep/base/show.h"
+#include "oracle/golden_files.h"
+#include "oracle/tensor_name.h"
+
+/* One kind of ids in a batch. */
+typedef struct ids {
+    const char *name;
+    bool needed, per_token; /* [B, S]; else [B] */
+    int32_t least;
+    int64_t end; /* least <= id < end       */
+    bool ignore; /* or LS_IGNORE            */
+    const int32_t **into;
+} ids;
+
+static ls_status check_ids(const ids *kind, const ls_tensor_info *info, const int32_t *values,
+                           const char *path)
+{
+    ls_status status = LS_OK;
+    for (uint64_t i = 0; i < info->elements; i++) {
+        if ((values[i] >= kind->least && values[i] < kind->end) ||
+            (kind->ignore && values[i] == LS_IGNORE))
+            continue;
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: %s holds %d at element %" PRIu64 "; allowed are %d to %" PRId64 "%s",
+                ls_show(path), ls_show(info->name), (int)values[i], i, (int)kind->least,
+                kind->end - 1, kind->ignore ? ", and -100 for none" : "");
+    }
+exit:
+    return status;
+}
+
+static ls_status read_ids(ls_golden_files *files, const ls_golden_file *file, const ids *kind,
+                          const ls_batch *batch)
+{
+    ls_status status = LS_OK;
+    char name[LS_TENSOR_NAME], found[LS_GOLDEN_SHAPE], wanted[LS_GOLDEN_SHAPE];
+    const uint64_t dims[2] = {batch->B, batch->S};
+    const int n_dims = kind->per_token ? 2 : 1;
+    const void *values;
+    ls_tensor_name_write(name, batch->step, -1, kind->name);
+    const ls_tensor_info *info = ls_safetensors_find(file->file, name);
+    if (!info && !kind->needed) goto exit;
+    if (!info) LS_FAIL(LS_ERR_INPUT, "%s: has no tensor %s", ls_show(file->path), name);
+    if (info->dtype != LS_I32)
+        LS_FAIL(LS_ERR_INPUT, "%s: %s is %s; must be I32", ls_show(file->path), name,
+                ls_dtype_name(info->dtype));
+    if (info->n_dims != n_dims || memcmp(info->dims, dims, sizeof *dims * (size_t)n_dims) != 0)
+        LS_FAIL(LS_ERR_INPUT, "%s: %s has the shape %s; the manifest's batch makes it %s",
+                ls_show(file->path), name, ls_golden_shape(info->n_dims, info->dims, found),
+                ls_golden_shape(n_dims, dims, wanted));
+    LS_TRY(ls_golden_aligned(files, info, &values));
+    LS_TRY(check_ids(kind, info, values, file->path));
+    *kind->into = values;
+exit:
+    return status;
+}
+
+static bool listed(const ls_manifest *manifest, const char *name)
+{
+    for (size_t i = 0; i < manifest->n_files; i++)
+        if (strcmp(manifest->files[i].name, name) == 0) return true;
+    return false;
+}
+
+ls_status ls_golden_read_batches(ls_golden *golden)
+{
+    ls_status status = LS_OK;
+    ls_golden_files *files = golden->files;
+    const ls_config *config = &golden->run.config;
+    const bool masked = config->objective == LS_MASKED_TOKEN;
+    ls_golden_file *file;
+    if (golden->kind == LS_GOLDEN_INTEGERS && !listed(&files->manifest, "batch.safetensors"))
+        return LS_OK;
+    LS_TRY(ls_golden_file_of(files, "batch.safetensors", &file));
+    if (golden->steps > ls_safetensors_count(file->file))
+        LS_FAIL(LS_ERR_INPUT, "%s: has %zu tensors; the manifest's %zu steps need two each",
+                ls_show(file->path), ls_safetensors_count(file->file), golden->steps);
+    files->batches = calloc(golden->steps, sizeof *files->batches);
+    if (!files->batches) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(file->path));
+    for (size_t s = 0; s < golden->steps; s++) {
+        ls_batch *batch = &files->batches[s];
+        batch->B = golden->run.batch;
+        batch->S = config->seq;
+        batch->step = (uint32_t)(golden->first_step + s);
+        batch->seed = golden->run.seed;
+        batch->dropout = true;
+        const int64_t V = (int64_t)config->vocab;
+        const int64_t types = config->token_types ? (int64_t)config->token_types : 1;
+        const ids kinds[] = {
+            {"tokens", true, true, 0, V, false, &batch->tokens},
+            {"targets", true, true, 0, V, true, &batch->targets},
+            {"segments", false, true, 0, types, false, &batch->segments},
+            {"lengths", false, false, 1, (int64_t)batch->S + 1, false, &batch->lengths},
+            {"order", false, false, 0, 2, true, &batch->order},
+        };
+        for (int k = 0; k < (masked ? 5 : 2); k++) LS_TRY(read_ids(files, file, &kinds[k], batch));
+    }
+    golden->run.given = files->batches;
+    golden->run.n_given = golden->steps;
+exit:
+    return status;
+}
