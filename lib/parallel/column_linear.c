@@ -1,6 +1,7 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/linear.h"
 #include "lockstep/parallel/sequence_parallel.h"
+#include "parallel/fault.h"
 #include "parallel/weight_gradient.h"
 
 ls_status ls_column_linear_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *x,
@@ -13,6 +14,7 @@ ls_status ls_column_linear_forward(const ls_tensor_parallel *tp, ls_real *y, con
     size_t width = ls_axis_extent(held);
 
     LS_TRY(ls_gather_tokens(tp, x, tokens, in, &x));
+    if (ls_faulty(LS_FAULT_BIAS_MISSING)) bias = NULL;
     LS_TRY(ls_gemm(tp->engine, LS_NO_TRANS, LS_NO_TRANS, tokens, held, ls_axis_whole(in), x, in, w,
                    width, y, width, false));
     if (bias) ls_add_bias(y, bias, ls_axis_extent(tokens), width, width);

@@ -2,7 +2,9 @@
 
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/kernels/embedding.h"
+#include "lockstep/kernels/elementwise.h"
 #include "lockstep/numerics/tree.h"
+#include "parallel/fault_parts.h"
 
 static int64_t count(const int32_t *labels, size_t n)
 {
@@ -27,10 +29,15 @@ exit:
 
 ls_status ls_reduce_gradients(ls_group *dp, ls_store *store, ls_batch_cut cut)
 {
+    ls_status status = LS_OK;
     ls_forest forest = {cut.sequences, cut.bounds};
     if (ls_group_size(dp) == 1) return LS_OK;
-    return ls_all_reduce_forest(dp, store->gradient_slab, store->gradient_slab,
-                                store->gradient_count, LS_REAL_DTYPE, &forest);
+    if (ls_faulty(LS_FAULT_REPLICAS_NOT_REDUCED)) return ls_fault_own_replica(dp, store, cut);
+    LS_TRY(ls_all_reduce_forest(dp, store->gradient_slab, store->gradient_slab,
+                                store->gradient_count, LS_REAL_DTYPE, &forest));
+    if (ls_faulty_any()) ls_fault_replicas(dp, store);
+exit:
+    return status;
 }
 
 /* Ended, divided once (rules 9 and 15). */

@@ -12,6 +12,7 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/vocab_cross_entropy.h"
+#include "parallel/fault.h"
 #include "parallel/stage_ends.h"
 #include "parallel/weight_gradient.h"
 
@@ -28,6 +29,13 @@ static bool final_norm(const ls_stage *stage)
 static ls_axis own_words(const ls_stage *stage)
 {
     return ls_cut_held(&stage->cuts.vocab, ls_group_rank(stage->tp.group));
+}
+
+/* Words in the softmax: padding is none. */
+static size_t words(const ls_stage *stage)
+{
+    if (ls_faulty(LS_FAULT_PADDED_VOCABULARY)) return ls_axis_extent(stage->cuts.vocab.whole);
+    return stage->config->vocab;
 }
 
 /* What meets the vocabulary, own tokens. */
@@ -100,10 +108,10 @@ static ls_status token_losses(ls_stage *stage, ls_micro_batch *mb)
     if (stage->setup.gathered_loss)
         LS_TRY(ls_gathered_cross_entropy_forward(&stage->tp, mb->losses, mb->max, mb->sum_exp,
                                                  mb->z, batch->targets, n, &stage->cuts.vocab,
-                                                 config->vocab, config->label_smoothing));
+                                                 words(stage), config->label_smoothing));
     else
         LS_TRY(ls_vocab_cross_entropy_forward(&stage->tp, mb->losses, mb->max, mb->sum_exp, mb->z,
-                                              batch->targets, n, &stage->cuts.vocab, config->vocab,
+                                              batch->targets, n, &stage->cuts.vocab, words(stage),
                                               config->label_smoothing));
     LS_TRY(ls_look_dims(&stage->tp, LS_POINT_TOKEN_LOSS, false, 1,
                         (ls_view_run[]){ls_whole_run(batch->S)}, mb->losses));
@@ -186,7 +194,7 @@ static ls_status vocabulary_backward(ls_stage *stage, ls_micro_batch *mb, ls_rea
     const ls_real *features;
 
     ls_vocab_cross_entropy_backward(&stage->tp, mb->z, mb->z, mb->max, mb->sum_exp, batch->targets,
-                                    n, &stage->cuts.vocab, config->vocab, config->label_smoothing,
+                                    n, &stage->cuts.vocab, words(stage), config->label_smoothing,
                                     1 / (ls_real)valid);
     LS_TRY(look_logits(stage, mb, true));
     /* z = features E^T + bias: dE = dz^T features over the tokens; dfeatures = sum over all ranks'

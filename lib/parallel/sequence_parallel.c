@@ -1,6 +1,7 @@
 #include "lockstep/parallel/sequence_parallel.h"
 
 #include "lockstep/kernels/elementwise.h"
+#include "parallel/fault_parts.h"
 
 /* Where each member's columns begin when a row holds one sequence, S x width. */
 static ls_status token_starts(const ls_tensor_parallel *tp, size_t S, size_t width,
@@ -34,6 +35,8 @@ ls_status ls_gather_tokens(const ls_tensor_parallel *tp, const ls_real *own, ls_
     /* Shares are runs of each sequence, not of the batch: a row is a sequence, its tokens are the
      * columns. */
     LS_TRY(ls_all_gather_columns(tp->group, whole, own, tokens.granules, starts, LS_REAL_DTYPE));
+    if (ls_faulty(LS_FAULT_TOKENS_ROTATED)) LS_TRY(ls_fault_rotate(tp, whole, tokens, starts));
+    if (ls_faulty(LS_FAULT_TOKENS_JOINED)) LS_TRY(ls_fault_join(tp, whole, own, tokens, starts));
     *ret_whole = whole;
 exit:
     return status;

@@ -9,6 +9,7 @@
 
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/embedding.h"
+#include "parallel/fault.h"
 #include "parallel/stage_ends.h"
 #include "parallel/weight_gradient.h"
 
@@ -186,8 +187,11 @@ exit:
 static ls_status backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, ls_valid valid)
 {
     ls_status status = LS_OK;
+    ls_batch batch = mb->batch;
     ls_real *y;
 
+    if (ls_faulty(LS_FAULT_DROPOUT_MASK) && stage->setup.recompute == LS_RECOMPUTE_LAYER)
+        batch.seed++;
     if (stage->setup.head) LS_TRY(ls_head_backward(stage, mb, dx, mb->end, valid));
     for (size_t l = stage->setup.layers; l-- > 0;) {
         const ls_layer *layer = &stage->layers[l];
@@ -198,11 +202,11 @@ static ls_status backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, ls_v
             mb->layers[l].x = x;
             LS_TRY(take(stage, mb, mb->kept, &y));
             stage->tp.looking = NULL; /* seen before */
-            LS_TRY(ls_layer_forward(&stage->tp, layer, &mb->layers[l], y, &mb->batch));
+            LS_TRY(ls_layer_forward(&stage->tp, layer, &mb->layers[l], y, &batch));
             look_on(stage, mb);
         }
         ls_look_in_layer(&stage->tp, (int)layer->number);
-        LS_TRY(ls_layer_backward(&stage->tp, layer, &mb->layers[l], dx, &mb->batch));
+        LS_TRY(ls_layer_backward(&stage->tp, layer, &mb->layers[l], dx, &batch));
         ls_arena_release(mb->kept, mark);
         LS_TRY(ls_rank_check(ls_group_owner(stage->tp.group)));
     }

@@ -1,5 +1,7 @@
 #include "parallel/token_sums.h"
 
+#include "parallel/fault_parts.h"
+
 ls_status ls_token_sums_open(ls_token_sums *ret_sums, const ls_tensor_parallel *tp, ls_axis tokens,
                              size_t D, size_t vectors)
 {
@@ -71,6 +73,8 @@ ls_status ls_token_sums_finish(ls_token_sums *sums)
     LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof *per_sequence, (void *)&per_sequence));
     LS_TRY(ls_all_reduce_forest(tp->group, per_sequence, sums->partials, count, LS_REAL_DTYPE,
                                 &forest));
+    if (ls_faulty(LS_FAULT_NORM_NOT_REDUCED))
+        ls_fault_own_sum(per_sequence, sums->partials, sums->n_nodes, count);
     sum_sequences(sums, per_sequence);
 exit:
     ls_arena_release(tp->temporary, mark);

@@ -4,6 +4,7 @@
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/placement.h"
 #include "parallel/bring_together.h"
+#include "parallel/fault.h"
 
 void ls_add_uses(ls_store *store)
 {
@@ -31,9 +32,12 @@ ls_status ls_shared_squares(ls_group *model, const ls_layout *layout, const ls_s
      */
     for (size_t i = 0; i < table->count; i++)
         for (size_t g = 0; g < table->params[i].axis.granules; g++, at++)
-            if (!store->slots[i].value || ls_first_holder(table, layout, i, g) != own)
+            if (!store->slots[i].value ||
+                (ls_first_holder(table, layout, i, g) != own &&
+                 !ls_faulty(LS_FAULT_REPLICAS_COUNTED) && !ls_faulty(LS_FAULT_CLIPPING_PER_RANK)))
                 squares[at] = -0.0;
-    LS_TRY(ls_bring_together(model, squares, squares, n, LS_F64, temporary));
+    if (!ls_faulty(LS_FAULT_CLIPPING_PER_RANK))
+        LS_TRY(ls_bring_together(model, squares, squares, n, LS_F64, temporary));
     *ret_squares = ls_tree_sum_f64(squares, n, 1);
 exit:
     ls_arena_release(temporary, mark);

@@ -10,6 +10,7 @@
 #include "lockstep/parallel/update.h"
 #include "lockstep/partition/share.h"
 #include "lockstep/pipeline/executor.h"
+#include "parallel/fault_parts.h"
 #include "parallel/look_at_param.h"
 #include "train/checkpoint.h"
 #include "train/gather.h"
@@ -158,6 +159,7 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
 
     ls_trace_task(t->rank, "batch", (int)step, -1, -1);
     ls_step_batch_fill(&t->batch, t->run, step);
+    if (ls_faulty(LS_FAULT_TARGET_SHIFT)) ls_fault_shift_targets(&t->batch.batch, t->batch.targets);
     LS_TRY(check_replicas(t));
     count(t, -1);
     LS_TRY(forward_backward(t, &loss));
@@ -175,6 +177,10 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
     LS_TRY(show_held(t, step, LS_VIEW_CLIPPED));
     shown += ls_clock_ns();
     ls_shard_step(t->store, &update);
+    if (ls_faulty(LS_FAULT_UPDATE_TWICE)) {
+        update.t++;
+        ls_shard_step(t->store, &update);
+    }
     ls_trace_task(t->rank, "look on", -1, -1, -1);
 
     now.ns = ls_clock_ns() - begin - shown;
@@ -291,6 +297,7 @@ static ls_status rank_main(ls_rank *rank, void *argument)
     LS_TRY(set_up(&t));
     LS_TRY(ls_checkpoint_begin(t.run, t.store, &first));
     LS_TRY(ls_run_check_given(t.run, first));
+    if (ls_faulty_any()) LS_TRY(ls_fault_spoil_weights(t.tp, t.store, t.temporary));
     if (t.root) {
         all->result->first_step = all->result->last_step = first;
         if (t.watcher->begin) LS_TRY(t.watcher->begin(t.watcher->context, t.run, t.table, first));
