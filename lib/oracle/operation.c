@@ -103,11 +103,13 @@ ls_status ls_operation_evaluate(const ls_operands *operands, int place, ls_preci
     const ls_graph *graph = operands->graph;
     const ls_graph_node *node = &graph->nodes[place];
     const size_t n = ls_graph_elements(graph, place);
+    const ls_variant none = {0};
     const evaluation e = {.o = operands,
                           .graph = graph,
                           .config = &graph->table->config,
                           .batch = operands->batch,
                           .p = &precision,
+                          .variant = operands->variant ? *operands->variant : none,
                           .B = graph->B,
                           .S = graph->S};
     approx_sum *sums = NULL;

@@ -9,6 +9,7 @@
 #include "lockstep/kernels/optimizer.h"
 #include "lockstep/model/batch.h"
 #include "oracle/graph.h"
+#include "oracle/variant.h"
 
 /* How the candidate computes. */
 typedef struct ls_precision {
@@ -34,6 +35,7 @@ typedef struct ls_operands {
     const double *const *moment2; /* the same; not read by SGD                     */
     const ls_update *update;      /* of the step; update phase alone               */
     double max_norm;              /* 0: no clipping                                */
+    const ls_variant *variant;    /* NULL: as it is right                          */
 } ls_operands;
 
 /* The values of `node`, ls_graph_elements of them, in binary64, and unless ret_bound is NULL how

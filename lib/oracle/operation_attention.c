@@ -28,28 +28,45 @@ void ls_evaluate_softmax(const ls_precision *p, approx *scores, size_t n)
 /* Query i of head h of sequence b. */
 typedef struct query {
     size_t b, h, i;
-    size_t seen;     /* keys 0 .. seen - 1 */
-    size_t q, o, kv; /* where its vectors begin; key j's at kv + j * kv_stride */
+    size_t from, seen; /* keys from .. seen - 1 */
+    size_t q, o, kv;   /* where its vectors begin; key j's at kv + j * kv_stride */
     size_t kv_stride;
-    size_t P; /* where its probabilities begin */
+    bool even; /* sees nobody, and all keys alike */
+    size_t P;  /* where its probabilities begin */
 } query;
+
+/* Which keys the query sees. */
+static void see(const evaluation *e, query *at)
+{
+    const ls_variant *v = &e->variant;
+    const bool causal = v->mask == LS_MASK_CAUSAL || v->mask == LS_MASK_SHIFTED ||
+                        (v->mask == LS_MASK_AS_IS && e->config->causal);
+    const long end = (long)at->i + 1 + (v->mask == LS_MASK_SHIFTED ? v->mask_shift : 0);
+    at->seen = e->S;
+    if (v->mask == LS_MASK_REVERSED) at->from = at->i;
+    if (causal && end < (long)e->S) at->seen = end > 0 ? (size_t)end : 0;
+    if (e->batch->lengths && !v->mask_padding && (size_t)e->batch->lengths[at->b] < at->seen)
+        at->seen = (size_t)e->batch->lengths[at->b];
+    if (at->from >= at->seen) at->from = at->seen = 0;
+    if (at->seen == 0 && v->mask_even) at->seen = e->S, at->even = true;
+}
 
 static query query_of(const evaluation *e, size_t b, size_t h, size_t i)
 {
     const size_t dh = ls_config_head_width(e->config), H = e->config->heads;
     const size_t Dkv = e->config->kv_heads * dh;
     query at = {.b = b, .h = h, .i = i, .kv_stride = Dkv};
-    at.seen = e->config->causal ? i + 1 : e->S;
-    if (e->batch->lengths && (size_t)e->batch->lengths[b] < at.seen)
-        at.seen = (size_t)e->batch->lengths[b];
+    see(e, &at);
     at.q = (b * e->S + i) * e->config->d_model + h * dh;
-    at.kv = b * e->S * Dkv + h / (H / e->config->kv_heads) * dh;
+    at.kv = b * e->S * Dkv;
+    at.kv += (e->variant.kv_modulo ? h % e->config->kv_heads : h / (H / e->config->kv_heads)) * dh;
     at.P = ((b * H + h) * e->S + i) * e->S;
     return at;
 }
 
 static approx scale_of(const evaluation *e)
 {
+    if (e->variant.score_scale > 0) return approx_constant(e->p, e->variant.score_scale);
     return approx_constant(e->p, 1 / sqrt((double)ls_config_head_width(e->config)));
 }
 
@@ -58,13 +75,13 @@ static void probabilities(const evaluation *e, const query *at, const double *q,
                           approx *P)
 {
     const size_t dh = ls_config_head_width(e->config);
-    for (size_t j = 0; j < at->seen; j++) {
+    for (size_t j = at->from; j < at->seen; j++) {
         approx_sum score = {0};
-        for (size_t c = 0; c < dh; c++)
+        for (size_t c = 0; c < dh && !at->even; c++)
             approx_sum_add(&score, approx_exact(q[at->q + c] * k[at->kv + j * at->kv_stride + c]));
         P[j] = approx_multiply(e->p, approx_sum_end(e->p, &score), scale_of(e));
     }
-    ls_evaluate_softmax(e->p, P, at->seen);
+    ls_evaluate_softmax(e->p, P + at->from, at->seen - at->from);
 }
 
 ls_status ls_evaluate_attention(const evaluation *e, const ls_graph_node *node, approx_sum *out)
@@ -80,7 +97,7 @@ ls_status ls_evaluate_attention(const evaluation *e, const ls_graph_node *node, 
             for (size_t i = 0; i < e->S; i++) {
                 const query at = query_of(e, b, h, i);
                 probabilities(e, &at, q, k, P);
-                for (size_t j = 0; j < at.seen; j++) {
+                for (size_t j = at.from; j < at.seen; j++) {
                     if (node->make == LS_MAKE_PROBABILITIES) {
                         approx_sum_add(&out[at.P + j], P[j]);
                         continue;
@@ -109,7 +126,7 @@ static void score_gradient(const evaluation *e, const query *at, const double *d
 {
     const size_t dh = ls_config_head_width(e->config);
     approx_sum along = {0};
-    for (size_t j = 0; j < at->seen; j++) {
+    for (size_t j = at->from; j < at->seen; j++) {
         approx_sum dot = {0};
         for (size_t c = 0; c < dh; c++)
             approx_sum_add(&dot, approx_exact(d_o[at->q + c] * v[at->kv + j * at->kv_stride + c]));
@@ -117,7 +134,7 @@ static void score_gradient(const evaluation *e, const query *at, const double *d
         approx_sum_add(&along, approx_product(w->P[j], w->dP[j]));
     }
     const approx mean = approx_sum_end(e->p, &along);
-    for (size_t j = 0; j < at->seen; j++)
+    for (size_t j = at->from; j < at->seen; j++)
         w->dP[j] = approx_multiply(e->p, w->P[j], approx_subtract(e->p, w->dP[j], mean));
 }
 
@@ -137,10 +154,10 @@ ls_status ls_evaluate_attention_backward(const evaluation *e, const ls_graph_nod
             for (size_t i = 0; i < e->S; i++) {
                 const query at = query_of(e, b, h, i);
                 probabilities(e, &at, q, k, w.P);
-                for (size_t j = 0; j < at.seen; j++)
+                for (size_t j = at.from; j < at.seen; j++)
                     w.mask[j] = ls_evaluate_mask(e, reader, at.P + j);
                 if (slot < 2) score_gradient(e, &at, d_o, v, &w);
-                for (size_t j = 0; j < at.seen; j++) {
+                for (size_t j = at.from; j < at.seen; j++) {
                     const size_t key = at.kv + j * at.kv_stride;
                     const approx d = slot < 2 ? approx_multiply(e->p, w.dP[j], scale)
                                               : approx_multiply(e->p, w.P[j], w.mask[j]);

@@ -34,11 +34,16 @@ static product product_of(const evaluation *e, const ls_graph_node *node)
 static void turn(const evaluation *e, approx *row, size_t width, size_t s, bool backward)
 {
     const size_t dh = ls_config_head_width(e->config), half = dh / 2;
+    const ls_variant *v = &e->variant;
+    const double theta = v->rope_theta > 0 ? v->rope_theta : e->config->rope_theta;
+    if (v->unturned) return;
+    if (v->turned_back) backward = !backward;
     for (size_t h = 0; h < width / dh; h++)
         for (size_t i = 0; i < half; i++) {
-            approx *first = row + h * dh + i, *second = first + half;
+            approx *first = row + h * dh + (v->adjacent_pairs ? 2 * i : i);
+            approx *second = first + (v->adjacent_pairs ? 1 : half);
             const double angle =
-                (double)s * pow(e->config->rope_theta, -2.0 * (double)i / (double)dh);
+                (double)position_of(e, s) * pow(theta, -2.0 * (double)i / (double)dh);
             const double off = (2 + 4 * fabs(angle)) * e->p->u;
             const approx c = {cos(angle), off}, t = {backward ? -sin(angle) : sin(angle), off};
             const approx a = *first, b = *second;
@@ -49,16 +54,18 @@ static void turn(const evaluation *e, approx *row, size_t width, size_t s, bool 
 }
 
 /* y += x W, the weight along its rows: most of the time of a judgement goes by here. */
-static void add_products(approx_sum *y, const product *m, const double *x)
+static void add_products(approx_sum *y, const product *m, const double *x, bool sparse)
 {
     if (m->transposed) {
         for (size_t j = 0; j < m->out; j++)
             for (size_t i = 0; i < m->in; i++)
                 approx_sum_add(&y[j], approx_exact(x[i] * m->w[j * m->in + i]));
     } else {
-        for (size_t i = 0; i < m->in; i++)
+        for (size_t i = 0; i < m->in; i++) {
+            if (sparse && x[i] == 0) continue;
             for (size_t j = 0; j < m->out; j++)
                 approx_sum_add(&y[j], approx_exact(x[i] * m->w[i * m->out + j]));
+        }
     }
 }
 
@@ -70,7 +77,7 @@ ls_status ls_evaluate_linear(const evaluation *e, const ls_graph_node *node, app
     if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", node->name);
     for (size_t t = 0; t < m.rows; t++) {
         approx_sum *y = out + t * m.out;
-        add_products(y, &m, m.x + t * m.row_stride);
+        add_products(y, &m, m.x + t * m.row_stride, e->variant.sparse);
         for (size_t j = 0; m.b && j < m.out; j++) approx_sum_add(&y[j], approx_exact(m.b[j]));
         if (node->make != LS_MAKE_LINEAR_TURNED && node->make != LS_MAKE_POOLED) continue;
         for (size_t j = 0; j < m.out; j++) row[j] = approx_sum_end(e->p, &y[j]);
@@ -105,17 +112,26 @@ static void product_gradient(const evaluation *e, const ls_graph_node *reader, c
 }
 
 /* dx += dy W^T, the weight along its rows. */
-static void add_products_back(approx_sum *dx, const product *m, const approx *dy)
+static void add_products_back(approx_sum *dx, const product *m, const approx *dy, bool sparse)
 {
     if (m->transposed) {
-        for (size_t j = 0; j < m->out; j++)
+        for (size_t j = 0; j < m->out; j++) {
+            if (sparse && dy[j].value == 0) continue;
             for (size_t i = 0; i < m->in; i++)
                 approx_sum_add(&dx[i], approx_product(dy[j], approx_exact(m->w[j * m->in + i])));
+        }
     } else {
         for (size_t i = 0; i < m->in; i++)
             for (size_t j = 0; j < m->out; j++)
                 approx_sum_add(&dx[i], approx_product(dy[j], approx_exact(m->w[i * m->out + j])));
     }
+}
+
+static bool all_zero(const double *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (values[i] != 0) return false;
+    return true;
 }
 
 ls_status ls_evaluate_linear_backward(const evaluation *e, const ls_graph_node *reader, int slot,
@@ -128,8 +144,9 @@ ls_status ls_evaluate_linear_backward(const evaluation *e, const ls_graph_node *
     (void)slot;
     if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
     for (size_t t = 0; t < m.rows; t++) {
+        if (e->variant.sparse && all_zero(dy + t * m.out, m.out)) continue;
         product_gradient(e, reader, &m, dy, t, row);
-        add_products_back(out + t * m.row_stride, &m, row);
+        add_products_back(out + t * m.row_stride, &m, row, e->variant.sparse);
     }
 exit:
     free(row);
@@ -145,6 +162,7 @@ ls_status ls_evaluate_linear_params(const evaluation *e, const ls_graph_node *re
     approx *row = malloc(m.out * sizeof *row);
     if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
     for (size_t t = 0; t < m.rows; t++) {
+        if (e->variant.sparse && all_zero(dy + t * m.out, m.out)) continue;
         product_gradient(e, reader, &m, dy, t, row);
         const double *x = m.x + t * m.row_stride;
         if (slot == 1) {

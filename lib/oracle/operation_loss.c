@@ -15,6 +15,9 @@ typedef struct labels {
     size_t rows, choices;
     double smoothing;
     size_t valid;
+    size_t padded;         /* further logits of 0 */
+    double factor;         /* of the sum of exponentials */
+    const double *weights; /* per sequence; NULL: 1 */
 } labels;
 
 static labels labels_of(const evaluation *e, const ls_graph_node *node)
@@ -29,6 +32,12 @@ static labels labels_of(const evaluation *e, const ls_graph_node *node)
     }
     for (size_t t = 0; l.of && t < l.rows; t++)
         if (l.of[t] != LS_IGNORE) l.valid++;
+    l.factor = e->variant.softmax_factor > 0 ? e->variant.softmax_factor : 1;
+    l.weights = e->variant.weights;
+    if (node->make != LS_MAKE_ORDER_LOSS) {
+        l.padded = e->variant.padded_words;
+        if (e->variant.valid && l.valid > 0) l.valid = e->variant.valid;
+    }
     return l;
 }
 
@@ -37,18 +46,31 @@ static bool is_valid(const labels *l, size_t t)
     return l->of && l->of[t] != LS_IGNORE;
 }
 
+/* The factor of row t's loss. */
+static double weight_of(const labels *l, const evaluation *e, size_t t)
+{
+    return l->weights ? l->weights[t / (l->rows / e->B)] : 1;
+}
+
 static approx row_loss(const ls_precision *p, const labels *l, const double *z, size_t t)
 {
     double largest = -HUGE_VAL;
     approx_sum exps = {0}, plain = {0};
     for (size_t j = 0; j < l->choices; j++) largest = fmax(largest, z[j]);
+    if (l->padded > 0) largest = fmax(largest, 0);
     const approx max = approx_exact(largest);
     for (size_t j = 0; j < l->choices; j++) {
         const approx shifted = approx_subtract(p, approx_input(p, z[j]), max);
         approx_sum_add(&exps, approx_exp(p, shifted));
         approx_sum_add(&plain, approx_input(p, z[j]));
     }
-    const approx lse = approx_log(p, approx_sum_end(p, &exps));
+    if (l->padded > 0) {
+        const approx one = approx_exp(p, approx_subtract(p, approx_exact(0), max));
+        approx_sum_add(&exps, approx_product(approx_exact((double)l->padded), one));
+    }
+    approx all = approx_sum_end(p, &exps);
+    if (l->factor != 1) all = approx_product(all, approx_exact(l->factor));
+    const approx lse = approx_log(p, all);
     const approx target = approx_subtract(p, approx_input(p, z[l->of[t]]), max);
     approx loss = approx_subtract(p, lse, target);
     if (l->smoothing > 0) {
@@ -80,18 +102,22 @@ ls_status ls_evaluate_loss_backward(const evaluation *e, const ls_graph_node *re
     const labels l = labels_of(e, reader);
     const double *z = value_of(e, reader->inputs[0]);
     const double even = l.smoothing / (double)l.choices;
-    approx *row = malloc(l.choices * sizeof *row);
+    const size_t columns = l.choices + l.padded;
+    approx *row = malloc(columns * sizeof *row);
     (void)slot;
     if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
     for (size_t t = 0; t < l.rows; t++) {
         if (!is_valid(&l, t)) continue;
         for (size_t j = 0; j < l.choices; j++) row[j] = approx_input(p, z[t * l.choices + j]);
-        ls_evaluate_softmax(p, row, l.choices);
+        for (size_t j = l.choices; j < columns; j++) row[j] = approx_exact(0);
+        ls_evaluate_softmax(p, row, columns);
+        const double share = weight_of(&l, e, t) / (double)l.valid;
         for (size_t j = 0; j < l.choices; j++) {
             const double q = even + ((size_t)l.of[t] == j ? 1 - l.smoothing : 0);
+            if (l.factor != 1) row[j] = approx_product(row[j], approx_exact(1 / l.factor));
             const approx d = approx_subtract(p, row[j], approx_constant(p, q));
             approx_sum_add(&out[t * l.choices + j],
-                           approx_multiply(p, d, approx_constant(p, 1 / (double)l.valid)));
+                           approx_multiply(p, d, approx_constant(p, share)));
         }
     }
 exit:
@@ -106,7 +132,9 @@ ls_status ls_evaluate_mean(const evaluation *e, const ls_graph_node *node, appro
         const double *losses = value_of(e, node->inputs[i]);
         approx_sum sum = {0};
         for (size_t t = 0; t < l.rows; t++)
-            if (is_valid(&l, t)) approx_sum_add(&sum, approx_input(e->p, losses[t]));
+            if (is_valid(&l, t))
+                approx_sum_add(&sum, approx_product(approx_exact(weight_of(&l, e, t)),
+                                                    approx_input(e->p, losses[t])));
         if (l.valid == 0) continue;
         approx_sum_add(
             out, approx_divide(e->p, approx_sum_end(e->p, &sum), approx_exact((double)l.valid)));

@@ -26,9 +26,12 @@ static approx normalize(const evaluation *e, const double *x, size_t D, approx *
         if (e->config->norm == LS_LAYER_NORM) xhat[i] = approx_subtract(p, xhat[i], mean);
         approx_sum_add(&squares, approx_product(xhat[i], xhat[i]));
     }
-    const approx variance = approx_divide(p, approx_sum_end(p, &squares), width);
-    const approx below =
-        approx_root(p, approx_add(p, variance, approx_constant(p, e->config->norm_eps)));
+    const approx over = approx_exact((double)(e->variant.unbiased && D > 1 ? D - 1 : D));
+    const approx variance = approx_divide(p, approx_sum_end(p, &squares), over);
+    const double other = fmax(0, e->variant.norm_eps);
+    const approx eps = approx_constant(p, e->variant.norm_eps != 0 ? other : e->config->norm_eps);
+    const approx below = e->variant.eps_outside ? approx_add(p, approx_root(p, variance), eps)
+                                                : approx_root(p, approx_add(p, variance, eps));
     const approx rstd = approx_divide(p, approx_exact(1), below);
     for (size_t i = 0; i < D; i++) xhat[i] = approx_multiply(p, xhat[i], rstd);
     return rstd;

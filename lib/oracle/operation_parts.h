@@ -14,6 +14,7 @@ typedef struct evaluation {
     const ls_config *config;
     const ls_batch *batch;
     const ls_precision *p;
+    ls_variant variant;
     size_t B, S;
 } evaluation;
 
@@ -36,6 +37,13 @@ static inline const double *gradient_of(const evaluation *e, const ls_graph_node
 static inline size_t elements_of(const evaluation *e, const ls_graph_node *node)
 {
     return ls_graph_elements(e->graph, (int)(node - e->graph->nodes));
+}
+
+/* Where token s of a sequence stands: its row of the position table, its angle. */
+static inline size_t position_of(const evaluation *e, size_t s)
+{
+    const size_t restart = e->variant.position_restart;
+    return (restart ? s % restart : s) + e->variant.position_offset;
 }
 
 /* The factor of element `index` under the node's dropout: 0, or 1 / (1 - p) with an error. */

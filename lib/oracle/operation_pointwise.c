@@ -10,13 +10,32 @@
 #include "lockstep/numerics/random.h"
 #include "oracle/operation_parts.h"
 
+/* The number that another numbering gives an element: of sequences that begin again at 0, or of
+ * tokens that do, as in a shard that counts its own. */
+static size_t numbered(const evaluation *e, const ls_graph_node *node, size_t index)
+{
+    const ls_variant *v = &e->variant;
+    const size_t sequence = elements_of(e, node) / e->B, token = sequence / e->S;
+    if (v->mask_sequences) index %= v->mask_sequences * sequence;
+    if (v->mask_tokens && node->make != LS_MAKE_HEADS) {
+        const size_t s = index % sequence / token % v->mask_tokens;
+        index = (index / sequence * v->mask_tokens + s) * token + index % token;
+    }
+    return index;
+}
+
 approx ls_evaluate_mask(const evaluation *e, const ls_graph_node *node, size_t index)
 {
+    const ls_variant *v = &e->variant;
     const double p = e->config->dropout;
+    const int layer = v->mask_layer > 0 && node->layer >= 0 ? v->mask_layer - 1 : node->layer;
     const ls_stream stream = {e->batch->seed, (uint32_t)node->purpose,
-                              node->layer < 0 ? 0 : (uint32_t)node->layer, e->batch->step};
+                              layer < 0 ? 0 : (uint32_t)layer, e->batch->step};
     if (!e->batch->dropout || p == 0) return approx_exact(1);
-    return ls_random_keep(stream, index, p) ? approx_constant(e->p, 1 / (1 - p)) : approx_exact(0);
+    if (v->mask_sequences || v->mask_tokens) index = numbered(e, node, index);
+    const bool kept = ls_random_keep(stream, index, p) != 0;
+    if (kept == v->mask_complement) return approx_exact(0);
+    return v->mask_unscaled ? approx_exact(1) : approx_constant(e->p, 1 / (1 - p));
 }
 
 /* GELU and its derivative. */
@@ -47,14 +66,16 @@ static void gelu(const ls_precision *p, bool exact, approx x, approx *ret_y, app
                             approx_multiply(p, half_x, slope));
 }
 
-/* silu(g) = g sigma(g) and its derivative sigma (1 + g (1 - sigma)). */
-static void silu(const ls_precision *p, approx g, approx *ret_y, approx *ret_slope)
+/* g sigma(c g) and its derivative sigma (1 + c g (1 - sigma)); silu: c = 1. */
+static void silu(const ls_precision *p, double factor, approx g, approx *ret_y, approx *ret_slope)
 {
-    const approx one = approx_exact(1), minus = {-g.value, g.error};
+    const approx c = factor == 1 ? approx_exact(1) : approx_constant(p, factor);
+    const approx x = factor == 1 ? g : approx_multiply(p, c, g);
+    const approx one = approx_exact(1), minus = {-x.value, x.error};
     const approx sigma = approx_divide(p, one, approx_add(p, one, approx_exp(p, minus)));
     const approx rest = approx_subtract(p, one, sigma);
     *ret_y = approx_multiply(p, g, sigma);
-    *ret_slope = approx_multiply(p, sigma, approx_add(p, one, approx_multiply(p, g, rest)));
+    *ret_slope = approx_multiply(p, sigma, approx_add(p, one, approx_multiply(p, x, rest)));
 }
 
 static bool is_gated(const evaluation *e, const ls_graph_node *node)
@@ -67,6 +88,29 @@ static bool is_exact(const evaluation *e, const ls_graph_node *node)
     return node->make == LS_MAKE_GELU || e->config->activation == LS_GELU_ERF;
 }
 
+/* The function of a node that stands before a product or alone, and its derivative. */
+static void activation(const evaluation *e, const ls_graph_node *node, approx x, approx *ret_y,
+                       approx *ret_slope)
+{
+    ls_activation_form form = e->variant.activation;
+    if (form == LS_ACTIVATION_AS_IS && is_gated(e, node)) form = LS_ACTIVATION_SILU;
+    if (form == LS_ACTIVATION_AS_IS)
+        form = is_exact(e, node) ? LS_ACTIVATION_ERF : LS_ACTIVATION_TANH;
+    switch (form) {
+    case LS_ACTIVATION_SILU:
+    case LS_ACTIVATION_SIGMOID:
+        silu(e->p, form == LS_ACTIVATION_SILU ? 1 : 1.702, x, ret_y, ret_slope);
+        break;
+    case LS_ACTIVATION_RELU:
+        *ret_y = x.value > 0 ? x : approx_exact(0);
+        *ret_slope = approx_exact(x.value > 0 ? 1 : 0);
+        break;
+    default:
+        gelu(e->p, form == LS_ACTIVATION_ERF, x, ret_y, ret_slope);
+        break;
+    }
+}
+
 ls_status ls_evaluate_pointwise(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     const size_t n = elements_of(e, node);
@@ -77,11 +121,9 @@ ls_status ls_evaluate_pointwise(const evaluation *e, const ls_graph_node *node, 
             const approx mask = ls_evaluate_mask(e, node, i);
             if (mask.value != 1) y = approx_multiply(e->p, y, mask);
             if (node->make == LS_MAKE_RESIDUAL) y = approx_add(e->p, y, approx_input(e->p, x1[i]));
-        } else if (is_gated(e, node)) {
-            silu(e->p, y, &y, &slope);
-            y = approx_multiply(e->p, y, approx_input(e->p, x1[i]));
         } else {
-            gelu(e->p, is_exact(e, node), y, &y, &slope);
+            activation(e, node, y, &y, &slope);
+            if (is_gated(e, node)) y = approx_multiply(e->p, y, approx_input(e->p, x1[i]));
         }
         approx_sum_add(&out[i], y);
     }
@@ -99,13 +141,11 @@ ls_status ls_evaluate_pointwise_backward(const evaluation *e, const ls_graph_nod
         if (reader->make == LS_MAKE_DROPOUT || reader->make == LS_MAKE_RESIDUAL) {
             const approx mask = slot == 0 ? ls_evaluate_mask(e, reader, i) : approx_exact(1);
             if (mask.value != 1) d = approx_multiply(e->p, d, mask);
-        } else if (is_gated(e, reader)) {
-            silu(e->p, approx_input(e->p, x0[i]), &y, &slope);
-            if (slot == 0) d = approx_multiply(e->p, d, approx_input(e->p, x1[i]));
-            d = approx_multiply(e->p, d, slot == 0 ? slope : y);
         } else {
-            gelu(e->p, is_exact(e, reader), approx_input(e->p, x0[i]), &y, &slope);
-            d = approx_multiply(e->p, d, slope);
+            activation(e, reader, approx_input(e->p, x0[i]), &y, &slope);
+            if (is_gated(e, reader) && slot == 0)
+                d = approx_multiply(e->p, d, approx_input(e->p, x1[i]));
+            d = approx_multiply(e->p, d, slot == 0 ? slope : y);
         }
         approx_sum_add(&out[i], d);
     }

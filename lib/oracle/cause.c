@@ -1,0 +1,252 @@
+/* cause.c - the mistakes' names, and the search: which hypothesis explains a tensor. */
+#include "oracle/cause.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "oracle/cause_parts.h"
+
+/* Rank: the lower, the more specific. Where several explain a tensor the lowest is named. */
+static const struct {
+    const char *key, *text;
+    int rank;
+} causes[LS_CAUSES] = {
+    [LS_CAUSE_NONE] = {"none", "no known cause", 99},
+    [LS_CAUSE_BIAS_PER_RANK] = {"bias-per-rank", "bias added once per rank", 4},
+    [LS_CAUSE_BIAS_MISSING] = {"bias-missing", "bias not added", 5},
+    [LS_CAUSE_NOT_REDUCED] = {"not-reduced", "partial sums not reduced", 8},
+    [LS_CAUSE_REDUCED_TWICE] = {"reduced-twice", "reduced twice", 21},
+    [LS_CAUSE_AVERAGED] = {"averaged", "averaged instead of summed", 22},
+    [LS_CAUSE_REPLICATED_GRADIENT] = {"replicated-gradient",
+                                      "gradient of a replicated parameter not reduced", 7},
+    [LS_CAUSE_TIED_ONE_SIDE] = {"tied-one-side", "tied embedding reduced on one side only", 6},
+    [LS_CAUSE_SHARD_ORDER] = {"shard-order", "shards in the wrong order", 18},
+    [LS_CAUSE_INTERLEAVED] = {"interleaved", "gate and up, or q, k and v, interleaved differently",
+                              16},
+    [LS_CAUSE_TRANSPOSED] = {"transposed", "transposed", 17},
+    [LS_CAUSE_CAUSAL_MASK] = {"causal-mask", "causal mask off by one or absent", 12},
+    [LS_CAUSE_TARGET_SHIFT] = {"target-shift", "targets shifted twice, or not at all", 10},
+    [LS_CAUSE_PADDED_VOCABULARY] = {"padded-vocabulary", "padded vocabulary inside the softmax",
+                                    11},
+    [LS_CAUSE_SCORE_SCALE] = {"score-scale", "another scale of the attention scores", 13},
+    [LS_CAUSE_GELU_VARIANT] = {"gelu-variant", "another activation function", 14},
+    [LS_CAUSE_NORM_EPSILON] = {"norm-epsilon", "another epsilon in a norm", 15},
+    [LS_CAUSE_MEAN_OF_MEANS] = {"mean-of-means", "mean of micro-batch or rank means", 9},
+    [LS_CAUSE_CLIPPING_PER_RANK] = {"clipping-per-rank", "norm clipping per rank", 3},
+    [LS_CAUSE_REPLICAS_COUNTED] = {"replicas-counted",
+                                   "the norm counts replicated parameters once per rank", 2},
+    [LS_CAUSE_UPDATE_TWICE] = {"update-twice", "update applied twice", 1},
+    [LS_CAUSE_DROPOUT_MASK] = {"dropout-mask", "another dropout mask", 20},
+    [LS_CAUSE_POSITIONS] = {"positions", "positions that begin again, or rotary pairs otherwise",
+                            19},
+};
+
+const char *ls_cause_text(ls_cause cause)
+{
+    return cause >= 0 && cause < LS_CAUSES ? causes[cause].text : "?";
+}
+
+const char *ls_cause_key(ls_cause cause)
+{
+    return cause >= 0 && cause < LS_CAUSES ? causes[cause].key : "?";
+}
+
+/* ---- the search ---- */
+
+/* Whether a value is what was expected; NaN where NaN was, infinity where that one was. */
+static bool meets(double value, double expected, double bound)
+{
+    if (isnan(expected)) return isnan(value);
+    return value == expected || fabs(value - expected) <= bound;
+}
+
+bool ls_search_explains(const ls_search *search, const double *values, const double *bound,
+                        double *ret_left, double *ret_bound)
+{
+    const ls_case *of = search->of;
+    bool told_apart = false;
+    double left = 0, there = 0;
+    for (size_t i = 0; i < search->n; i++) {
+        const double c = search->candidate[i],
+                     allowed = bound ? fmax(bound[i], of->bound[i]) : of->bound[i];
+        if (!meets(c, values[i], allowed)) return false;
+        if (!meets(c, of->right[i], of->bound[i]) && !meets(values[i], of->right[i], of->bound[i]))
+            told_apart = true;
+        if (fabs(c - values[i]) > left || i == 0) left = fabs(c - values[i]), there = allowed;
+    }
+    *ret_left = left, *ret_bound = there;
+    return told_apart;
+}
+
+void ls_search_take(ls_search *search, ls_cause cause, const char *evidence, double left,
+                    double bound)
+{
+    const bool first = !search->fits[cause];
+    search->fits[cause] = true;
+    if (search->best.cause == cause && !first) return;
+    if (search->best.cause != LS_CAUSE_NONE &&
+        causes[search->best.cause].rank <= causes[cause].rank)
+        return;
+    search->best.cause = cause;
+    char ending[80];
+    snprintf(ending, sizeof ending, "; leaves at most %.2g (bound %.2g)", left, bound);
+    const size_t room = sizeof search->best.evidence - strlen(ending) - strlen(search->whose);
+    snprintf(search->best.evidence, sizeof search->best.evidence, "%s%.*s%s", search->whose,
+             (int)room - 1, evidence, ending);
+}
+
+bool ls_search_propose(ls_search *search, ls_cause cause, const double *values, const double *bound,
+                       const char *evidence)
+{
+    double left, there;
+    if (!ls_search_explains(search, values, bound, &left, &there)) return false;
+    ls_search_take(search, cause, evidence, left, there);
+    return true;
+}
+
+/* Multiplications of one evaluation, roughly. */
+static double work_of(const ls_graph *graph, int place)
+{
+    const ls_graph_node *node = &graph->nodes[place];
+    const ls_config *config = &graph->table->config;
+    const double n = (double)ls_graph_elements(graph, place), S = (double)graph->S;
+    const double D = (double)config->d_model, tokens = (double)graph->B * S;
+    switch (node->make) {
+    case LS_MAKE_LINEAR:
+    case LS_MAKE_LINEAR_TURNED:
+    case LS_MAKE_LOGITS:
+    case LS_MAKE_POOLED:
+        return n * (double)ls_graph_elements(graph, node->inputs[0]) / tokens;
+    case LS_MAKE_PROBABILITIES:
+    case LS_MAKE_HEADS:
+        return 2 * tokens * S * D;
+    case LS_MAKE_GRADIENT:
+    case LS_MAKE_PARAM_GRADIENT: {
+        double work = n;
+        for (int i = 0; i < LS_NODE_INPUTS && node->inputs[i] >= 0; i++)
+            work += node->make == LS_MAKE_GRADIENT
+                        ? n * (double)ls_graph_elements(graph, node->inputs[i]) / tokens
+                        : 0;
+        if (node->make == LS_MAKE_PARAM_GRADIENT) work = n * tokens;
+        if (node->of >= 0 && node->make == LS_MAKE_GRADIENT &&
+            graph->nodes[node->of].point >= LS_POINT_QUERY &&
+            graph->nodes[node->of].point <= LS_POINT_VALUE)
+            work = 4 * tokens * S * D;
+        return work;
+    }
+    default:
+        return 8 * n;
+    }
+}
+
+ls_status ls_search_compute(ls_search *search, int node, const ls_operands *operands,
+                            double *values, double *bound, bool *ret_done)
+{
+    const double work = work_of(search->graph, node);
+    *ret_done = work <= search->work;
+    if (!*ret_done) {
+        search->cut_short = true;
+        return LS_OK;
+    }
+    search->work -= work;
+    return ls_operation_evaluate(operands, node, search->of->precision, values, bound);
+}
+
+ls_status ls_search_evaluate(ls_search *search, ls_cause cause, const ls_operands *operands,
+                             const char *evidence)
+{
+    ls_status status = LS_OK;
+    bool done;
+    LS_TRY(ls_search_compute(search, search->of->node, operands, search->trial, search->trial_bound,
+                             &done));
+    if (done) ls_search_propose(search, cause, search->trial, search->trial_bound, evidence);
+exit:
+    return status;
+}
+
+const char *ls_search_size(const ls_search *search, size_t k, char text[64])
+{
+    const ls_layout *l =
+        search->of->whole && search->of->whole->has_layout ? &search->of->whole->layout : NULL;
+    text[0] = 0;
+    if (!l || k < 2) return text;
+    const struct {
+        size_t size;
+        const char *name;
+    } axes[] = {{(size_t)l->tp, "tp"},
+                {(size_t)l->dp, "dp"},
+                {(size_t)l->pp, "pp"},
+                {(size_t)l->micro_batches, "micro-batches"},
+                {(size_t)l->dp * (size_t)l->micro_batches, "dp x micro-batches"},
+                {(size_t)l->dp * (size_t)l->tp, "dp x tp"}};
+    size_t length = 0;
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+        if (axes[i].size != k || length > 40) continue;
+        const int more =
+            snprintf(text + length, 64 - length, "%s%s", length ? " or " : " = ", axes[i].name);
+        length += (size_t)more;
+        if (i == 3 && length) break; /* a product with 1 is no news */
+    }
+    return text;
+}
+
+bool ls_search_concerns(const ls_search *search, unsigned kinds)
+{
+    const ls_graph_node *node = search->node;
+    if (kinds >> node->make & 1) return true;
+    for (size_t r = 0; r < search->graph->count; r++) {
+        const ls_graph_node *reader = &search->graph->nodes[r];
+        if (reader->phase != LS_GRAPH_FORWARD) break;
+        if (!(kinds >> reader->make & 1)) continue;
+        if (node->make == LS_MAKE_GRADIENT && ls_graph_slot(reader, node->of) >= 0) return true;
+        if (node->make == LS_MAKE_PARAM_GRADIENT && (node->of < 0 || node->of == (int)r) &&
+            ls_graph_param_slot(reader, node->params[0]) >= 0)
+            return true;
+    }
+    return false;
+}
+
+static ls_cause_family *const families[] = {ls_cause_sums, ls_cause_batch};
+
+static ls_status try_all(ls_search *search)
+{
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) LS_TRY(families[i](search));
+exit:
+    return status;
+}
+
+/* Work of a search: some seconds. */
+#define WORK 4e9
+
+ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
+{
+    ls_status status = LS_OK;
+    const ls_graph *graph = of->operands.graph;
+    ls_search search = {.of = of,
+                        .graph = graph,
+                        .node = &graph->nodes[of->node],
+                        .config = &graph->table->config,
+                        .n = ls_graph_elements(graph, of->node),
+                        .candidate = of->candidate,
+                        .work = WORK};
+    search.trial = malloc(2 * search.n * sizeof *search.trial);
+    if (!search.trial)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to find the cause of %s", search.node->name);
+    search.trial_bound = search.trial + search.n;
+    LS_TRY(try_all(&search));
+    if (search.best.cause == LS_CAUSE_NONE && search.cut_short)
+        snprintf(search.best.evidence, sizeof search.best.evidence,
+                 "the tensor is so large that not every hypothesis was tried");
+    for (int c = 1; c < LS_CAUSES; c++) {
+        if (!search.fits[c] || c == (int)search.best.cause) continue;
+        if (search.best.also < LS_ALSO) search.best.others[search.best.also] = (ls_cause)c;
+        search.best.also++;
+    }
+    *ret_suspicion = search.best;
+exit:
+    free(search.trial);
+    return status;
+}

@@ -1,0 +1,113 @@
+/* cause_parts.h - what the files that name mistakes share: a search over hypotheses, operands that
+ * are changed for one, and the fit of the parts of a sum. */
+#ifndef LS_ORACLE_CAUSE_PARTS_H
+#define LS_ORACLE_CAUSE_PARTS_H
+
+#include "oracle/cause.h"
+
+typedef struct ls_search {
+    const ls_case *of;
+    const ls_graph *graph;
+    const ls_graph_node *node;
+    const ls_config *config;
+    size_t n;                /* elements of the node */
+    const double *candidate; /* the case's, or what one rank holds */
+    char whose[32];          /* "rank 3: " in that case */
+    double work;             /* multiplications that may still be spent */
+    bool cut_short;          /* some hypotheses were left out for that */
+    double *trial, *trial_bound;
+    bool fits[LS_CAUSES];
+    ls_suspicion best;
+} ls_search;
+
+/* ---- cause.c ---- */
+
+/* Whether `values`, each right within `bound` (NULL: the case's), explain the candidate where the
+ * right values do not. ret_left, ret_bound: largest distance, and the bound there. */
+bool ls_search_explains(const ls_search *search, const double *values, const double *bound,
+                        double *ret_left, double *ret_bound);
+/* Takes a cause that explains the candidate; the evidence ends with what is left. */
+void ls_search_take(ls_search *search, ls_cause cause, const char *evidence, double left,
+                    double bound);
+/* Values that a hypothesis predicts: tries and takes. bound: of each; NULL: the case's. */
+bool ls_search_propose(ls_search *search, ls_cause cause, const double *values, const double *bound,
+                       const char *evidence);
+/* Evaluates the node from changed operands and proposes that. */
+ls_status ls_search_evaluate(ls_search *search, ls_cause cause, const ls_operands *operands,
+                             const char *evidence) LS_MUST_USE;
+/* The node from changed operands, into trial and trial_bound; false: there is no more work to
+ * spend. */
+ls_status ls_search_compute(ls_search *search, int node, const ls_operands *operands,
+                            double *values, double *bound, bool *ret_done) LS_MUST_USE;
+/* ", as many as tp" when the candidate's layout is known and has that many of something; "". */
+const char *ls_search_size(const ls_search *search, size_t k, char text[64]);
+/* Whether the node is of one of these kinds, or a gradient that goes through one. */
+bool ls_search_concerns(const ls_search *search, unsigned kinds);
+
+/* ---- cause_change.c: operands with some arrays changed ---- */
+
+typedef struct ls_change {
+    ls_operands operands; /* batch and variant are the ones here */
+    ls_variant variant;
+    ls_batch batch;
+    const double **values, **params;
+    double **owned;
+    size_t n_owned, room;
+} ls_change;
+
+/* The case's operands, as they are. A change stays where it was begun. */
+ls_status ls_change_begin(ls_change *change, const ls_operands *from) LS_MUST_USE;
+void ls_change_end(ls_change *change);
+/* A copy of a node's or parameter's array in the place of it, to be written into. */
+ls_status ls_change_value(ls_change *change, int node, double **ret_values) LS_MUST_USE;
+ls_status ls_change_param(ls_change *change, int param, double **ret_values) LS_MUST_USE;
+
+/* ---- cause_fit.c: a sum as parts, each with a factor ---- */
+
+/* Elements of an operand in which the node is linear: those whose place e has e / inner % extent in
+ * from .. to - 1. The node is the sum of what the parts give. */
+typedef struct ls_part {
+    bool is_param;
+    int index; /* of the node or parameter */
+    size_t inner, extent, from, to;
+    int group;     /* parts of one addend */
+    double factor; /* fitted, then rounded to what it can be */
+    bool known;    /* false: the part gives nothing, so its factor cannot be seen */
+} ls_part;
+
+enum { LS_PARTS = 160 };
+
+typedef struct ls_parts {
+    size_t count;
+    ls_part part[LS_PARTS];
+} ls_parts;
+
+void ls_parts_add(ls_parts *parts, const ls_search *search, bool is_param, int index, size_t inner,
+                  size_t extent, size_t from, size_t to, int group);
+
+/* The factors by least squares. *ret_done false: too much work or nothing to fit. */
+ls_status ls_parts_fit(ls_parts *parts, ls_search *search, bool *ret_done) LS_MUST_USE;
+/* What the parts give with their factors: evaluated and proposed. */
+ls_status ls_parts_propose(const ls_parts *parts, ls_search *search, ls_cause cause,
+                           const char *evidence) LS_MUST_USE;
+/* k where value is near an integer k >= 0, 1 / k where it is near that; else itself. */
+double ls_round_factor(double value);
+
+/* Runs of sequences that a layout cuts a batch of B into. */
+typedef struct ls_batch_cut {
+    size_t count;
+    size_t bounds[65];
+    char name[48]; /* "micro-batch", "data-parallel rank", "run of sequences" */
+} ls_batch_cut;
+
+enum { LS_CUTS = 24 };
+
+/* Those of the golden and the candidate's layouts first, then equal ones. Returns how many. */
+size_t ls_search_cuts(const ls_search *search, ls_batch_cut cuts[LS_CUTS]);
+
+/* ---- families: each tries what can concern the search's node ---- */
+
+typedef ls_status ls_cause_family(ls_search *search);
+ls_cause_family ls_cause_sums, ls_cause_batch;
+
+#endif

@@ -1,0 +1,72 @@
+/* variant.h - an operation done otherwise, as a known mistake does it: what a hypothesis about a
+ * wrong tensor is made of.
+ *
+ * A variant holds for every operation that is evaluated with it, forward and in what it sends back.
+ * Members that are zero leave their part as it is. Mistakes that are only other operands (targets
+ * shifted, weights transposed, another step's dropout) need none: their operands are changed. */
+#ifndef LS_ORACLE_VARIANT_H
+#define LS_ORACLE_VARIANT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Which keys a query sees, of those that the sequence has. */
+typedef enum ls_mask_form {
+    LS_MASK_AS_IS = 0,
+    LS_MASK_SHIFTED,  /* causal, up to key i + mask_shift             */
+    LS_MASK_ABSENT,   /* all                                          */
+    LS_MASK_REVERSED, /* from key i on                                */
+    LS_MASK_CAUSAL    /* up to key i, though the model sees both ways */
+} ls_mask_form;
+
+typedef enum ls_activation_form {
+    LS_ACTIVATION_AS_IS = 0,
+    LS_ACTIVATION_TANH,    /* GELU by tanh; of a gated MLP, in the place of silu */
+    LS_ACTIVATION_ERF,     /* exact GELU, the same                               */
+    LS_ACTIVATION_SIGMOID, /* x sigma(1.702 x)                                   */
+    LS_ACTIVATION_SILU,    /* x sigma(x)                                         */
+    LS_ACTIVATION_RELU
+} ls_activation_form;
+
+typedef struct ls_variant {
+    /* The operands are zero in most places: products with 0 are left out. Changes no value. */
+    bool sparse;
+
+    /* attention */
+    double score_scale; /* in place of 1 / sqrt(dh) */
+    ls_mask_form mask;
+    int mask_shift;
+    bool mask_padding; /* padded tokens are seen */
+    bool mask_even;    /* who sees nobody has even probabilities over all keys, not zeros */
+    bool kv_modulo;    /* query head h reads key/value head h mod kv_heads */
+
+    /* norms */
+    double norm_eps;  /* in place of the model's; negative: 0 */
+    bool eps_outside; /* 1 / (sqrt(variance) + eps) */
+    bool unbiased;    /* divided by D - 1 */
+
+    ls_activation_form activation;
+
+    /* positions of tokens */
+    size_t position_restart; /* they begin again after so many */
+    size_t position_offset;  /* ... and begin there */
+    bool unturned;           /* no rotary */
+    bool turned_back;        /* the other way */
+    bool adjacent_pairs;     /* features 2 i and 2 i + 1 are a pair */
+    double rope_theta;
+
+    /* loss */
+    size_t padded_words;   /* further logits of 0 in the softmax */
+    double softmax_factor; /* the sum of exponentials so many times */
+    size_t valid;          /* divides in place of the number of targets */
+    const double *weights; /* per sequence: factor of its tokens' losses and of their gradients */
+
+    /* dropout: which elements are kept */
+    int mask_layer;        /* 1 + another layer's */
+    bool mask_complement;  /* those that should be dropped */
+    bool mask_unscaled;    /* what is kept is not divided by 1 - p */
+    size_t mask_sequences; /* the numbering begins again after so many sequences */
+    size_t mask_tokens;    /* ... after so many tokens of each sequence, per block of them */
+} ls_variant;
+
+#endif
