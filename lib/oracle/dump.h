@@ -19,6 +19,7 @@ typedef struct ls_dump_options {
     bool truth;            /* truth and bounds: more runs in binary64 */
     bool per_rank;         /* ranks/rank-NNN.safetensors */
     bool collectives;      /* collectives.jsonl */
+    const char *program;   /* "lockstep 0.1.0"; NULL: "lockstep" */
     const char *command;   /* as it was typed, for order.txt; NULL: not said */
     const char *text_name; /* for order.txt; NULL: not said */
     /* Told of what is done, in units of `of`; may be NULL. */
@@ -27,11 +28,22 @@ typedef struct ls_dump_options {
 } ls_dump_options;
 
 /* What a dump left, for people. */
-typedef struct ls_dump_summary {
-    size_t tensors, files;
+typedef struct ls_dump_file {
+    char name[32]; /* "forward.safetensors"; "ranks" stands for all files of ranks together */
     uint64_t bytes;
-    char digest[65];    /* SHA-256 of all tensors' digests in order: equal sets have it equal */
-    double worst_ratio; /* largest truth_error / bound */
+    char sha256[65]; /* of weights, batch and masks; else empty */
+} ls_dump_file;
+
+enum { LS_DUMP_FILES = 16 };
+
+typedef struct ls_dump_summary {
+    size_t tensors;
+    ls_dump_file file[LS_DUMP_FILES]; /* in the order in which they were finished */
+    size_t files;
+    uint64_t bytes;
+    char digest[65];    /* SHA-256 of all tensors' digests in order: equal sets have it equal; empty
+                           without `whole` */
+    double worst_ratio; /* largest truth_error / bound; 0 without truth */
     char worst_tensor[160];
 } ls_dump_summary;
 

@@ -9,8 +9,9 @@ enum {
     FOR_TRAIN = 1,
     FOR_VERIFY = 2,
     FOR_PLAN = 4,
-    FOR_RUN = FOR_TRAIN | FOR_VERIFY, /* those that run something */
-    FOR_ALL = FOR_RUN | FOR_PLAN
+    FOR_DUMP = 8,
+    FOR_RUN = FOR_TRAIN | FOR_VERIFY, /* those that run something and report on it */
+    FOR_ALL = FOR_RUN | FOR_PLAN | FOR_DUMP
 };
 
 typedef struct command_spec {
@@ -24,6 +25,7 @@ typedef struct command_spec {
 ls_status train_command(const command_spec *command, int argc, const char *const *argv);
 ls_status replay_command(const command_spec *command, int argc, const char *const *argv);
 ls_status plan_command(const command_spec *command, int argc, const char *const *argv);
+ls_status dump_command(const command_spec *command, int argc, const char *const *argv);
 ls_status verify_command(const command_spec *command, int argc, const char *const *argv);
 
 #endif

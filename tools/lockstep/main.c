@@ -15,6 +15,9 @@ static const command_spec commands[] = {
     {"train", "trains a model in a layout", FOR_TRAIN, train_command},
     {"verify", "runs the same training serially and in a layout and compares every bit", FOR_VERIFY,
      verify_command},
+    {"dump",
+     "writes every tensor of a training run as a golden directory for other implementations",
+     FOR_DUMP, dump_command},
     {"replay", "lays a traced run out as if every rank had its own core", 0, replay_command},
     {"plan", "says what a training in a layout will hold and send, without running it", FOR_PLAN,
      plan_command},
@@ -68,8 +71,8 @@ static ls_status run(int argc, const char *const *argv)
 {
     ls_status status = LS_OK;
     if (argc < 2)
-        LS_FAIL(LS_ERR_INPUT,
-                "a command is missing: train, verify, plan or replay; lockstep --help lists them");
+        LS_FAIL(LS_ERR_INPUT, "a command is missing: train, verify, dump, plan or replay; lockstep "
+                              "--help lists them");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_help(stdout);

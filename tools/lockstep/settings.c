@@ -16,6 +16,7 @@ static const char *const optimizers[] = {"adamw", "sgd", NULL};
 static const char *const norm_places[] = {"pre", "post", NULL};
 static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", NULL};
 static const char *const recomputes[] = {"none", "selective", "layer", "stage", NULL};
+static const char *const starts[] = {"telling", "training", NULL};
 enum { SWEEP_STEPS = 3 }; /* many layouts, few steps: each value of the optimizer's state is used */
 
 static const char *const mlp_cuts[] = {"column_first", "row_first", NULL};
@@ -119,7 +120,8 @@ static void make_table(settings *s, const command_spec *command)
                                 "largest norm of a gradient; 0: not clipped"));
     ADD(FOR_ALL, ls_option_u64("seed", &run->seed, 0, UINT64_MAX, "N",
                                "of initial values, dropout and the choice of text"));
-    ADD(FOR_TRAIN, ls_option_choice("gemm", &s->engine, engines, "engine of the matrix products"));
+    ADD(FOR_TRAIN | FOR_DUMP,
+        ls_option_choice("gemm", &s->engine, engines, "engine of the matrix products"));
     ADD(FOR_VERIFY,
         ls_option_choice("gemm", &s->engine, engines_or_both, "engine of the matrix products"));
     ADD(FOR_ALL, ls_option_choice("dtype", &s->dtype, dtypes, "precision"));
@@ -140,11 +142,20 @@ static void make_table(settings *s, const command_spec *command)
                                     "replay; runs a few steps of the baseline too"));
     ADD(FOR_ALL, ls_option_int("timeout", &s->timeout_s, 1, 86400, "SECONDS",
                                "how long a rank may wait for another"));
-    ADD(FOR_VERIFY, ls_option_flag("no-truth", &s->no_truth,
-                                   "without the binary64 run that says how far the result is from "
-                                   "the exact one"));
+    ADD(FOR_DUMP,
+        ls_option_choice("start", &s->start, starts,
+                         "what the run begins with: everything drawn so that no term vanishes and "
+                         "some targets left out, or as train begins; with --load, what is loaded"));
+    ADD(FOR_VERIFY | FOR_DUMP,
+        ls_option_flag("no-truth", &s->no_truth,
+                       "without the binary64 run that says how far the result is from "
+                       "the exact one"));
 
     ADD(FOR_ALL, ls_option_heading("Output"));
+    ADD(FOR_DUMP, ls_option_flag("per-rank", &s->per_rank,
+                                 "also what every rank held and handed into sums, a file each"));
+    ADD(FOR_DUMP, ls_option_flag("trace", &s->calls,
+                                 "also every call of a collective and every message, a line each"));
     ADD(FOR_PLAN, ls_option_string("draw", &s->draw, "FILE.svg", "draws the schedule"));
     ADD(FOR_RUN, ls_option_string("report", &s->report, "DIR", "writes DIR/index.html"));
     ADD(FOR_ALL, ls_option_flag("json", &s->json,
@@ -154,9 +165,10 @@ static void make_table(settings *s, const command_spec *command)
 }
 
 /* The settings before a word is read: the model's, and everybody's defaults. */
-static void set_defaults(settings *s, const ls_config *config)
+static void set_defaults(settings *s, const command_spec *command, const ls_config *config)
 {
     ls_run_defaults(&s->run, config);
+    if (command->mark == FOR_DUMP) s->run.steps = 1;
     s->run.world.stop = &stop_wanted;
     s->engine = (int)s->run.engine;
     s->optimizer = (int)s->run.optimizer;
@@ -304,29 +316,46 @@ exit:
     return status;
 }
 
+static bool is_asked_for_help(int argc, const char *const *argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0) return true;
+    return false;
+}
+
 ls_status settings_read(settings *s, const command_spec *command, int argc, const char *const *argv,
                         bool *ret_helped)
 {
     ls_status status = LS_OK;
     ls_config config;
+    static const char *const names[] = {"DIR"};
+    ls_words place = {names, 1, &s->directory};
+    ls_words *words = command->mark == FOR_DUMP ? &place : NULL;
     memset(s, 0, sizeof *s);
     s->model = "gpt2-nano";
     LS_TRY(ls_config_named(s->model, &config));
 
     /* Read twice: the first time to learn of --model and --help, the second time to put the other
      * options over what that model says. */
-    set_defaults(s, &config);
+    set_defaults(s, command, &config);
     make_table(s, command);
-    LS_TRY(ls_options_parse(s->options, s->n_options, argc, argv, NULL));
+    status = ls_options_parse(s->options, s->n_options, argc, argv, words);
+    if (status != LS_OK && words != NULL && is_asked_for_help(argc, argv)) {
+        ls_error_clear(); /* what is missing is what the help is about */
+        status = LS_OK;
+        s->help = true;
+    }
+    LS_TRY(status);
     *ret_helped = s->help;
     if (s->help) {
         /* Without what else was given; but the sizes are those of the model that was named. */
         LS_TRY(ls_config_load(s->model, &config));
         memset(s, 0, sizeof *s);
         s->model = "gpt2-nano";
-        set_defaults(s, &config);
+        set_defaults(s, command, &config);
         make_table(s, command);
-        printf("lockstep %s - %s\n\n", command->name, command->summary);
+        printf("lockstep %s%s - %s\n\n", command->name, words != NULL ? " DIR" : "",
+               command->summary);
         ls_options_help(stdout, s->options, s->n_options);
         goto exit;
     }
@@ -335,8 +364,8 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
         if (s->model_beside != NULL) s->model = s->model_beside;
     }
     LS_TRY(ls_config_load(s->model, &config));
-    set_defaults(s, &config);
-    LS_TRY(ls_options_parse(s->options, s->n_options, argc, argv, NULL));
+    set_defaults(s, command, &config);
+    LS_TRY(ls_options_parse(s->options, s->n_options, argc, argv, words));
     settle(s, &config);
     LS_TRY(read_partition(s->partition, &s->run.layout));
 
@@ -352,7 +381,7 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
         LS_FAIL(LS_ERR_INPUT, "--gemm %s: this build has no OpenBLAS; use portable",
                 engines_or_both[s->engine]);
     if (!ls_engine_available(LS_ENGINE_PLAIN)) s->no_truth = true;
-    if (s->engine > 0 || (command->mark == FOR_VERIFY && !s->no_truth))
+    if (s->engine > 0 || ((command->mark & (FOR_VERIFY | FOR_DUMP)) != 0 && !s->no_truth))
         LS_TRY(ls_engine_check(LS_ENGINE_OPENBLAS));
     LS_TRY(ls_run_check(&s->run));
     if (command->mark != FOR_PLAN) LS_TRY(settings_check_ranks(&s->run.layout));

@@ -17,8 +17,11 @@ typedef struct settings {
     bool both_engines; /* verify: one after the other */
     bool serial;       /* train: the baseline itself */
     bool no_truth;
-    int sweep;           /* verify: ranks at most; 0: no sweep */
-    const char *layouts; /* verify: several, as they were written; NULL: the one given */
+    const char *directory; /* dump: where to */
+    int start;             /* dump: ls_dump_start */
+    bool per_rank, calls;  /* dump: what else */
+    int sweep;             /* verify: ranks at most; 0: no sweep */
+    const char *layouts;   /* verify: several, as they were written; NULL: the one given */
     char *command_line;
 
     /* How the above was read. */

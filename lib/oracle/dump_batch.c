@@ -1,0 +1,206 @@
+/* dump_batch.c - the batches of all steps and the masks of dropout, as files.
+ *
+ * With the telling start some targets are left out, unevenly: of the K targets of sequence b of B,
+ * K (b + 1) / (2 B + 2), rounded down, those whose numbers in the stream TEST are smallest. Every
+ * run of sequences then has another number of targets than its neighbour of the same length, so
+ * that a mean of means is not the mean. Where there are sentence labels, the last sequence has
+ * none. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lockstep/numerics/ignore.h"
+#include "lockstep/numerics/random.h"
+#include "oracle/dump_parts.h"
+
+/* ---- the batches ---- */
+
+/* Leaves out the target of the sequence that has the smallest number. */
+static void leave_one_out(const dump *d, uint32_t step, size_t b, int32_t *targets)
+{
+    const size_t S = d->run.config.seq;
+    const ls_stream stream = {d->run.seed, LS_RANDOM_TEST, 0, step};
+    size_t least = S;
+    double smallest = 2;
+    for (size_t s = 0; s < S; s++) {
+        const double u = ls_random_uniform(stream, b * S + s);
+        if (targets[s] == LS_IGNORE || u >= smallest) continue;
+        smallest = u;
+        least = s;
+    }
+    if (least < S) targets[least] = LS_IGNORE;
+}
+
+static void leave_out(const dump *d, ls_step_batch *batch)
+{
+    const size_t B = d->run.batch, S = d->run.config.seq;
+    for (size_t b = 0; b < B; b++) {
+        size_t targets = 0;
+        for (size_t s = 0; s < S; s++) targets += batch->targets[b * S + s] != LS_IGNORE;
+        for (size_t n = targets * (b + 1) / (2 * B + 2); n > 0; n--)
+            leave_one_out(d, batch->batch.step, b, batch->targets + b * S);
+    }
+    if (batch->order && B > 1) batch->order[B - 1] = LS_IGNORE;
+}
+
+ls_status ls_dump_make_batches(dump *d)
+{
+    ls_status status = LS_OK;
+    d->given = calloc(d->steps + 1, sizeof *d->given);
+    if (!d->given) LS_FAIL(LS_ERR_MEMORY, "no memory for the batches of %zu steps", d->steps);
+    LS_TRY(ls_run_check_given(&d->run, d->first_step));
+    if (!d->run.given) {
+        d->batches = calloc(d->steps + 1, sizeof *d->batches);
+        if (!d->batches) LS_FAIL(LS_ERR_MEMORY, "no memory for the batches of %zu steps", d->steps);
+    }
+    for (size_t i = 0; i < d->steps; i++) {
+        const uint64_t step = d->first_step + i;
+        if (d->run.given) {
+            d->given[i] = d->run.given[step - d->run.given[0].step];
+            continue;
+        }
+        LS_TRY(ls_step_batch_create(&d->batches[i], &d->run, 0, d->run.batch));
+        ls_step_batch_fill(&d->batches[i], &d->run, step);
+        if (d->options->start == LS_START_TELLING) leave_out(d, &d->batches[i]);
+        d->given[i] = d->batches[i].batch;
+    }
+    d->run.given = d->given;
+    d->run.n_given = d->steps;
+exit:
+    return status;
+}
+
+/* ---- their file ---- */
+
+/* Declares (writer not yet started) or writes every array of every step; what is not there is not
+ * written. */
+static ls_status each_array(const dump *d, ls_safetensors_writer *writer, bool declare)
+{
+    ls_status status = LS_OK;
+    const uint64_t B = d->run.batch, S = d->run.config.seq, dims[2] = {B, S};
+    char name[LS_TENSOR_NAME];
+    for (size_t i = 0; i < d->steps; i++) {
+        const ls_batch *batch = &d->given[i];
+        const struct {
+            const char *name;
+            const int32_t *ids;
+            int n_dims;
+        } arrays[] = {{"tokens", batch->tokens, 2},
+                      {"targets", batch->targets, 2},
+                      {"segments", batch->segments, 2},
+                      {"lengths", batch->lengths, 1},
+                      {"order", batch->order, 1}};
+        for (size_t a = 0; a < sizeof arrays / sizeof arrays[0]; a++) {
+            if (!arrays[a].ids) continue;
+            ls_tensor_name_write(name, d->first_step + i, -1, arrays[a].name);
+            if (declare)
+                LS_TRY(ls_safetensors_declare(writer, name, LS_I32, arrays[a].n_dims, dims));
+            else
+                LS_TRY(ls_safetensors_write(writer, arrays[a].ids,
+                                            (size_t)(arrays[a].n_dims == 2 ? B * S : B) *
+                                                sizeof(int32_t)));
+        }
+    }
+exit:
+    return status;
+}
+
+ls_status ls_dump_write_batches(dump *d)
+{
+    ls_status status = LS_OK;
+    ls_safetensors_writer *writer = NULL;
+    const char *path;
+    LS_TRY(ls_dump_path(d, "batch.safetensors", &path));
+    LS_TRY(ls_safetensors_create(&writer, path));
+    LS_TRY(each_array(d, writer, true));
+    LS_TRY(each_array(d, writer, false));
+    LS_TRY(ls_safetensors_commit(writer));
+    LS_TRY(ls_dump_note(d, "batch.safetensors", path, true));
+exit:
+    ls_safetensors_destroy(&writer);
+    return status;
+}
+
+/* ---- masks ---- */
+
+static bool is_masked(const ls_graph_node *node)
+{
+    return node->phase == LS_GRAPH_FORWARD && node->purpose >= 0;
+}
+
+/* What the mask of a node's dropout is laid over: the node, but for the heads their probabilities.
+ */
+static int mask_dims(const dump *d, const ls_graph_node *node, uint64_t dims[LS_NODE_DIMS])
+{
+    const size_t S = d->graph->S;
+    if (node->make == LS_MAKE_HEADS) {
+        dims[0] = d->graph->B, dims[1] = d->run.config.heads, dims[2] = dims[3] = S;
+        return 4;
+    }
+    for (int i = 0; i < node->n_dims; i++) dims[i] = node->dims[i];
+    return node->n_dims;
+}
+
+static size_t product(int n, const uint64_t *dims)
+{
+    size_t count = 1;
+    for (int i = 0; i < n; i++) count *= (size_t)dims[i];
+    return count;
+}
+
+static ls_status declare_masks(const dump *d, ls_safetensors_writer *writer, size_t *ret_most)
+{
+    ls_status status = LS_OK;
+    char name[LS_TENSOR_NAME], rest[LS_TENSOR_NAME];
+    uint64_t dims[LS_NODE_DIMS];
+    for (size_t i = 0; i < d->steps * d->graph->count; i++) {
+        const ls_graph_node *node = &d->graph->nodes[i % d->graph->count];
+        if (!is_masked(node)) continue;
+        const int n = mask_dims(d, node, dims);
+        if (product(n, dims) > *ret_most) *ret_most = product(n, dims);
+        snprintf(rest, sizeof rest, "mask.%.120s", node->name);
+        ls_tensor_name_write(name, d->first_step + i / d->graph->count, -1, rest);
+        LS_TRY(ls_safetensors_declare(writer, name, LS_U8, n, dims));
+    }
+exit:
+    return status;
+}
+
+static ls_status write_masks(const dump *d, ls_safetensors_writer *writer, unsigned char *mask)
+{
+    ls_status status = LS_OK;
+    uint64_t dims[LS_NODE_DIMS];
+    for (size_t i = 0; i < d->steps * d->graph->count; i++) {
+        const ls_graph_node *node = &d->graph->nodes[i % d->graph->count];
+        if (!is_masked(node)) continue;
+        const ls_stream stream = {d->run.seed, (uint32_t)node->purpose,
+                                  node->layer < 0 ? 0 : (uint32_t)node->layer,
+                                  (uint32_t)(d->first_step + i / d->graph->count)};
+        const size_t n = product(mask_dims(d, node, dims), dims);
+        ls_random_keep_n(mask, stream, 0, n, d->run.config.dropout);
+        LS_TRY(ls_safetensors_write(writer, mask, n));
+    }
+exit:
+    return status;
+}
+
+ls_status ls_dump_write_masks(dump *d)
+{
+    ls_status status = LS_OK;
+    ls_safetensors_writer *writer = NULL;
+    unsigned char *mask = NULL;
+    size_t most = 0;
+    const char *path;
+    if (!(d->run.config.dropout > 0)) return LS_OK;
+    LS_TRY(ls_dump_path(d, "masks.safetensors", &path));
+    LS_TRY(ls_safetensors_create(&writer, path));
+    LS_TRY(declare_masks(d, writer, &most));
+    mask = malloc(most + 1);
+    if (!mask) LS_FAIL(LS_ERR_MEMORY, "no memory for a mask of %zu elements", most);
+    LS_TRY(write_masks(d, writer, mask));
+    LS_TRY(ls_safetensors_commit(writer));
+    LS_TRY(ls_dump_note(d, "masks.safetensors", path, true));
+exit:
+    ls_safetensors_destroy(&writer);
+    free(mask);
+    return status;
+}

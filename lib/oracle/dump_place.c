@@ -1,0 +1,80 @@
+/* dump_place.c - whether a golden directory may be written at a place: what is replaced is removed,
+ * so it must be one itself, and nothing besides. */
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lockstep/base/show.h"
+#include "oracle/dump_parts.h"
+
+static bool is_known(const char *name, bool in_ranks)
+{
+    static const char *const names[] = {"manifest.json",
+                                        "order.txt",
+                                        "weights.safetensors",
+                                        "batch.safetensors",
+                                        "masks.safetensors",
+                                        "forward.safetensors",
+                                        "backward.safetensors",
+                                        "update.safetensors",
+                                        "truth.safetensors",
+                                        "collectives.jsonl",
+                                        "ranks"};
+    int rank = 0, end = 0;
+    if (in_ranks)
+        return sscanf(name, "rank-%d.safetensors%n", &rank, &end) == 1 && end > 0 && !name[end];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+static ls_status look_through(const char *folder, bool in_ranks, const char *shown, int *ret_count)
+{
+    ls_status status = LS_OK;
+    DIR *dir = opendir(folder);
+    *ret_count = 0;
+    if (!dir) {
+        if (errno == ENOENT) goto exit;
+        LS_FAIL(errno == ENOTDIR ? LS_ERR_INPUT : LS_ERR_IO, "%s: cannot be written: %s",
+                ls_show(shown), ls_show_errno(errno));
+    }
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        if (!is_known(entry->d_name, in_ranks))
+            LS_FAIL(LS_ERR_INPUT,
+                    "%s: has %s%s in it, which no golden directory has; name a new folder, an "
+                    "empty one or a golden directory to replace",
+                    ls_show(shown), in_ranks ? "ranks/" : "", ls_show(entry->d_name));
+        ++*ret_count;
+    }
+exit:
+    if (dir) closedir(dir);
+    return status;
+}
+
+ls_status ls_dump_check_place(const char *path)
+{
+    ls_status status = LS_OK;
+    char inside[4096];
+    struct stat about;
+    int entries = 0, in_ranks = 0;
+    json_t *manifest = NULL;
+    LS_TRY(look_through(path, false, path, &entries));
+    if (entries == 0) goto exit;
+    snprintf(inside, sizeof inside, "%.4000s/ranks", path);
+    if (stat(inside, &about) == 0) LS_TRY(look_through(inside, true, path, &in_ranks));
+    snprintf(inside, sizeof inside, "%.4000s/manifest.json", path);
+    manifest = json_load_file(inside, 0, NULL);
+    const char *format = json_string_value(json_object_get(manifest, "format"));
+    if (!format || strcmp(format, "lockstep golden") != 0)
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: is there and is no golden directory, having no manifest.json of one; name a "
+                "new folder or an empty one",
+                ls_show(path));
+exit:
+    json_decref(manifest);
+    return status;
+}

@@ -1,0 +1,429 @@
+/* dump_ranks.c - what every rank held, a file for each.
+ *
+ * How much a rank will show is known when it is over, and a file's header stands before its data:
+ * so all ranks write what they show into one nameless file, each at a place of its own, and keep a
+ * list of what lies where. Afterwards each rank's list becomes its file. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lockstep/base/show.h"
+#include "lockstep/partition/share.h"
+#include "oracle/dump_parts.h"
+
+/* One view. */
+typedef struct piece {
+    char name[LS_TENSOR_NAME];
+    size_t lo, hi, leaves; /* of a part of a sum; leaves 0: it is none */
+    int part;              /* its number among those that were handed in together */
+    int n_dims;
+    ls_view_run dims[LS_VIEW_DIMS];
+    ls_dtype dtype;
+    uint64_t offset; /* in the spool; row-major without padding */
+} piece;
+
+typedef struct rank_list {
+    piece *pieces; /* in the order in which they were shown */
+    size_t count, room;
+} rank_list;
+
+struct dump_ranks {
+    int spool; /* -1: not open */
+    _Atomic(uint64_t) end;
+    int ranks;
+    rank_list *lists;
+};
+
+/* ---- the spool ---- */
+
+ls_status ls_dump_ranks_create(dump *d)
+{
+    ls_status status = LS_OK;
+    const char *path;
+    dump_ranks *all = calloc(1, sizeof *all);
+    if (!all) LS_FAIL(LS_ERR_MEMORY, "no memory for the lists of ranks");
+    all->spool = -1;
+    d->ranks = all;
+    all->ranks = ls_layout_ranks(&d->run.layout);
+    all->lists = calloc((size_t)all->ranks, sizeof *all->lists);
+    if (!all->lists) LS_FAIL(LS_ERR_MEMORY, "no memory for the lists of %d ranks", all->ranks);
+    LS_TRY(ls_dump_path(d, "spool", &path));
+    all->spool = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (all->spool < 0)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(path), ls_show_errno(errno));
+    unlink(path); /* it goes with its descriptor */
+exit:
+    return status;
+}
+
+void ls_dump_ranks_destroy(dump *d)
+{
+    dump_ranks *all = d->ranks;
+    if (!all) return;
+    if (all->spool >= 0) close(all->spool);
+    for (int r = 0; all->lists && r < all->ranks; r++) free(all->lists[r].pieces);
+    free(all->lists);
+    free(all);
+    d->ranks = NULL;
+}
+
+static ls_status spool_bytes(dump_ranks *all, const char *bytes, size_t count, uint64_t offset)
+{
+    ls_status status = LS_OK;
+    while (count > 0) {
+        const size_t ask = count < (1 << 30) ? count : (1 << 30);
+        const ssize_t done = pwrite(all->spool, bytes, ask, (off_t)offset);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0)
+            LS_FAIL(LS_ERR_IO, "what ranks hold cannot be written: %s", ls_show_errno(errno));
+        bytes += done;
+        offset += (uint64_t)done;
+        count -= (size_t)done;
+    }
+exit:
+    return status;
+}
+
+static ls_status read_back(const dump_ranks *all, char *bytes, size_t count, uint64_t offset)
+{
+    ls_status status = LS_OK;
+    while (count > 0) {
+        const size_t ask = count < (1 << 30) ? count : (1 << 30);
+        const ssize_t done = pread(all->spool, bytes, ask, (off_t)offset);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0)
+            LS_FAIL(LS_ERR_IO, "what ranks hold cannot be read back: %s", ls_show_errno(errno));
+        bytes += done;
+        offset += (uint64_t)done;
+        count -= (size_t)done;
+    }
+exit:
+    return status;
+}
+
+static size_t rows_of(const piece *p, size_t *ret_length)
+{
+    size_t rows = 1;
+    for (int i = 0; i + 1 < p->n_dims; i++) rows *= p->dims[i].count;
+    *ret_length = p->n_dims > 0 ? p->dims[p->n_dims - 1].count : 1;
+    return rows;
+}
+
+/* Rows with padding behind them go through a buffer. */
+static ls_status spool_values(dump_ranks *all, piece *p, const ls_view *view)
+{
+    enum { BUFFER = 1 << 18 };
+    ls_status status = LS_OK;
+    char *buffer = NULL;
+    size_t length, used = 0;
+    const size_t rows = rows_of(p, &length), width = ls_dtype_bytes(p->dtype);
+    const size_t row_bytes = length * width;
+    uint64_t at = atomic_fetch_add(&all->end, rows * row_bytes);
+    p->offset = at;
+    if (rows <= 1 || view->stride == length) {
+        LS_TRY(spool_bytes(all, view->values, rows * row_bytes, at));
+        goto exit;
+    }
+    const size_t room = row_bytes > BUFFER ? row_bytes : BUFFER;
+    buffer = malloc(room);
+    if (!buffer) LS_FAIL(LS_ERR_MEMORY, "no memory for rows of %zu bytes", row_bytes);
+    for (size_t r = 0; r < rows; r++) {
+        memcpy(buffer + used, (const char *)view->values + r * view->stride * width, row_bytes);
+        used += row_bytes;
+        if (used + row_bytes <= room && r + 1 < rows) continue;
+        LS_TRY(spool_bytes(all, buffer, used, at));
+        at += used;
+        used = 0;
+    }
+exit:
+    free(buffer);
+    return status;
+}
+
+/* ---- what ranks show ---- */
+
+/* The number of a rank's own micro-batch that begins with, or has, this sequence; -1: none. */
+static int own_micro_batch(const dump *d, int rank, size_t sequence)
+{
+    const ls_layout *layout = &d->run.layout;
+    const ls_coordinates at = ls_layout_coordinates(layout, rank);
+    const ls_share own = ls_share_of(d->run.batch, (size_t)layout->dp, (size_t)at.dp);
+    for (int m = 0; m < layout->micro_batches; m++) {
+        const ls_share part = ls_share_of(own.count, (size_t)layout->micro_batches, (size_t)m);
+        const size_t first = own.first + part.first;
+        if (sequence >= first && sequence < first + part.count) return m;
+    }
+    return -1;
+}
+
+/* "step0/mb1/d.layers.0.attention" */
+static void name_view(const dump *d, int rank, const ls_view *view, char name[LS_TENSOR_NAME])
+{
+    char rest[LS_TENSOR_NAME], layer[32] = "";
+    const int node = ls_graph_find_view(d->graph, view);
+    if (node >= 0) {
+        snprintf(rest, sizeof rest, "%s", d->graph->nodes[node].name);
+    } else { /* a part of a sum may end in no tensor of the model's */
+        if (view->layer >= 0) snprintf(layer, sizeof layer, "layers.%d.", view->layer);
+        snprintf(rest, sizeof rest, "%s%s%s", view->gradient ? "d." : "", layer,
+                 ls_point_name(view->point));
+    }
+    ls_tensor_name_write(
+        name, view->step,
+        view->kind == LS_VIEW_POINT ? own_micro_batch(d, rank, view->dims[0].first) : -1, rest);
+}
+
+static ls_status new_piece(rank_list *list, piece **ret_piece)
+{
+    ls_status status = LS_OK;
+    if (list->count == list->room) {
+        const size_t room = list->room ? 2 * list->room : 256;
+        piece *pieces = realloc(list->pieces, room * sizeof *pieces);
+        if (!pieces) LS_FAIL(LS_ERR_MEMORY, "no memory for a list of %zu tensors", room);
+        list->pieces = pieces;
+        list->room = room;
+    }
+    *ret_piece = &list->pieces[list->count];
+    memset(*ret_piece, 0, sizeof **ret_piece);
+exit:
+    return status;
+}
+
+ls_status ls_dump_ranks_take(dump *d, int rank, const ls_view *view)
+{
+    ls_status status = LS_OK;
+    rank_list *list = &d->ranks->lists[rank]; /* this thread's own */
+    ls_view whole = *view;
+    piece *p = NULL;
+    for (int i = 0; i < view->n_dims; i++)
+        if (view->dims[i].count == 0) goto exit;
+    LS_TRY(new_piece(list, &p));
+    whole.partial = false; /* what the sum makes */
+    name_view(d, rank, &whole, p->name);
+    p->n_dims = view->n_dims;
+    memcpy(p->dims, view->dims, sizeof p->dims);
+    p->dtype = view->dtype;
+    if (view->partial) {
+        const piece *before = list->count > 0 ? p - 1 : NULL;
+        p->lo = view->lo;
+        p->hi = view->hi;
+        p->leaves = view->leaves;
+        if (before && before->leaves > 0 && strcmp(before->name, p->name) == 0)
+            p->part = before->part + 1;
+    }
+    LS_TRY(spool_values(d->ranks, p, view));
+    list->count++;
+exit:
+    return status;
+}
+
+/* ---- a rank's file ---- */
+
+/* Pieces of one tensor: heads of the probabilities come one by one. The whole of them is a box. */
+typedef struct held {
+    const piece *first;
+    size_t lo[LS_VIEW_DIMS], hi[LS_VIEW_DIMS];
+    size_t elements; /* in its pieces */
+    char name[LS_TENSOR_NAME + 24];
+    char *place;
+} held;
+
+typedef struct rank_file {
+    const rank_list *list;
+    held *tensors;
+    size_t count;
+    size_t *of; /* [pieces]: the tensor that each belongs to */
+} rank_file;
+
+static size_t piece_elements(const piece *p)
+{
+    size_t length;
+    return rows_of(p, &length) * length;
+}
+
+static bool same_tensor(const piece *a, const piece *b)
+{
+    return a->part == b->part && (a->leaves > 0) == (b->leaves > 0) &&
+           strcmp(a->name, b->name) == 0;
+}
+
+/* By name, then in the order shown. */
+static int by_name(const void *a, const void *b)
+{
+    const piece *x = *(const piece *const *)a, *y = *(const piece *const *)b;
+    const int by = strcmp(x->name, y->name);
+    if (by != 0) return by;
+    if ((x->leaves > 0) != (y->leaves > 0)) return x->leaves > 0 ? 1 : -1;
+    if (x->part != y->part) return x->part < y->part ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
+static void take_in(held *tensor, const piece *p)
+{
+    for (int i = 0; i < p->n_dims; i++) {
+        const size_t lo = p->dims[i].first, hi = lo + p->dims[i].count;
+        if (tensor->elements == 0 || lo < tensor->lo[i]) tensor->lo[i] = lo;
+        if (tensor->elements == 0 || hi > tensor->hi[i]) tensor->hi[i] = hi;
+    }
+    tensor->elements += piece_elements(p);
+}
+
+static ls_status check_box(const held *tensor)
+{
+    ls_status status = LS_OK;
+    size_t n = 1;
+    for (int i = 0; i < tensor->first->n_dims; i++) n *= tensor->hi[i] - tensor->lo[i];
+    if (n != tensor->elements)
+        LS_FAIL(LS_ERR_INTERNAL, "%s: a rank shows %zu elements of a block of %zu", tensor->name,
+                tensor->elements, n);
+exit:
+    return status;
+}
+
+/* Sorts the pieces by tensor, and the tensors by when their first pieces were shown. */
+static ls_status gather(rank_file *file)
+{
+    ls_status status = LS_OK;
+    const rank_list *list = file->list;
+    const piece **sorted = malloc((list->count + 1) * sizeof *sorted);
+    const piece **leader = malloc((list->count + 1) * sizeof *leader); /* [pieces] */
+    file->tensors = calloc(list->count + 1, sizeof *file->tensors);
+    file->of = calloc(list->count + 1, sizeof *file->of);
+    if (!sorted || !leader || !file->tensors || !file->of)
+        LS_FAIL(LS_ERR_MEMORY, "no memory for a list of %zu tensors", list->count);
+    for (size_t i = 0; i < list->count; i++) sorted[i] = &list->pieces[i];
+    qsort(sorted, list->count, sizeof *sorted, by_name);
+    for (size_t i = 0; i < list->count; i++) {
+        const size_t own = (size_t)(sorted[i] - list->pieces);
+        const bool more = i > 0 && same_tensor(sorted[i - 1], sorted[i]);
+        leader[own] = more ? leader[sorted[i - 1] - list->pieces] : sorted[i];
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        const piece *p = &list->pieces[i];
+        if (leader[i] == p) {
+            held *tensor = &file->tensors[file->count];
+            file->of[i] = file->count++;
+            tensor->first = p;
+            if (p->leaves > 0)
+                snprintf(tensor->name, sizeof tensor->name, "%s.%d.partial", p->name, p->part);
+            else
+                snprintf(tensor->name, sizeof tensor->name, "%s", p->name);
+        } else {
+            file->of[i] = file->of[leader[i] - list->pieces];
+        }
+        take_in(&file->tensors[file->of[i]], p);
+    }
+    for (size_t t = 0; t < file->count; t++) LS_TRY(check_box(&file->tensors[t]));
+exit:
+    free(sorted);
+    free(leader);
+    return status;
+}
+
+/* "0:8 0:24 24:48" */
+static ls_status declare(const held *tensor, ls_safetensors_writer *writer)
+{
+    ls_status status = LS_OK;
+    const piece *p = tensor->first;
+    char key[sizeof tensor->name + 8], text[LS_VIEW_DIMS * 48];
+    uint64_t dims[LS_VIEW_DIMS];
+    int used = 0;
+    for (int i = 0; i < p->n_dims; i++) {
+        dims[i] = tensor->hi[i] - tensor->lo[i];
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%zu:%zu", i ? " " : "",
+                         tensor->lo[i], tensor->hi[i]);
+    }
+    LS_TRY(ls_safetensors_declare(writer, tensor->name, p->dtype, p->n_dims, dims));
+    if (p->n_dims > 0) {
+        snprintf(key, sizeof key, "cut:%s", tensor->name);
+        LS_TRY(ls_safetensors_add_metadata(writer, key, text));
+    }
+    if (p->leaves > 0) {
+        snprintf(key, sizeof key, "node:%s", tensor->name);
+        snprintf(text, sizeof text, "%zu %zu %zu", p->lo, p->hi, p->leaves);
+        LS_TRY(ls_safetensors_add_metadata(writer, key, text));
+    }
+exit:
+    return status;
+}
+
+static ls_status describe(const dump *d, int rank, ls_safetensors_writer *writer)
+{
+    ls_status status = LS_OK;
+    char text[LS_LAYOUT_TEXT];
+    snprintf(text, sizeof text, "%d", rank);
+    LS_TRY(ls_safetensors_add_metadata(writer, "rank", text));
+    snprintf(text, sizeof text, "%d", d->ranks->ranks);
+    LS_TRY(ls_safetensors_add_metadata(writer, "ranks", text));
+    ls_layout_describe(&d->run.layout, text, sizeof text);
+    LS_TRY(ls_safetensors_add_metadata(writer, "layout", text));
+exit:
+    return status;
+}
+
+/* A piece into its tensor: rows of a box in a box, each as long as it lies in one run in both. */
+static ls_status fill(const dump_ranks *all, const held *tensor, const piece *p)
+{
+    ls_status status = LS_OK;
+    const size_t width = ls_dtype_bytes(p->dtype);
+    size_t stride[LS_VIEW_DIMS], rows = 1, length = 1;
+    int row = p->n_dims > 0 ? p->n_dims - 1 : 0; /* the first dimension that is inside a row */
+    for (int i = p->n_dims, step = 1; i-- > 0; step = 0)
+        stride[i] = step ? 1 : stride[i + 1] * (tensor->hi[i + 1] - tensor->lo[i + 1]);
+    while (row > 0 && p->dims[row].count == tensor->hi[row] - tensor->lo[row]) row--;
+    for (int i = 0; i < p->n_dims; i++) *(i < row ? &rows : &length) *= p->dims[i].count;
+    for (size_t r = 0; r < rows; r++) {
+        size_t rest = r,
+               at = p->n_dims > 0 ? (p->dims[row].first - tensor->lo[row]) * stride[row] : 0;
+        for (int i = row; i-- > 0;) {
+            at += (p->dims[i].first + rest % p->dims[i].count - tensor->lo[i]) * stride[i];
+            rest /= p->dims[i].count;
+        }
+        LS_TRY(read_back(all, tensor->place + at * width, length * width,
+                         p->offset + r * length * width));
+    }
+exit:
+    return status;
+}
+
+static ls_status write_rank(dump *d, int rank)
+{
+    ls_status status = LS_OK;
+    ls_safetensors_writer *writer = NULL;
+    rank_file file = {.list = &d->ranks->lists[rank]};
+    char name[64];
+    const char *path;
+    snprintf(name, sizeof name, "ranks/rank-%03d.safetensors", rank);
+    LS_TRY(gather(&file));
+    LS_TRY(ls_dump_path(d, name, &path));
+    LS_TRY(ls_safetensors_create(&writer, path));
+    LS_TRY(describe(d, rank, writer));
+    for (size_t t = 0; t < file.count; t++) LS_TRY(declare(&file.tensors[t], writer));
+    LS_TRY(ls_safetensors_map(writer));
+    for (size_t t = 0; t < file.count; t++) file.tensors[t].place = ls_safetensors_place(writer, t);
+    for (size_t i = 0; i < file.list->count; i++)
+        LS_TRY(fill(d->ranks, &file.tensors[file.of[i]], &file.list->pieces[i]));
+    LS_TRY(ls_safetensors_commit(writer));
+    LS_TRY(ls_dump_note(d, "ranks", path, false));
+exit:
+    ls_safetensors_destroy(&writer);
+    free(file.tensors);
+    free(file.of);
+    return status;
+}
+
+ls_status ls_dump_ranks_write(dump *d)
+{
+    ls_status status = LS_OK;
+    LS_TRY(ls_new_folder_inner(d->folder, "ranks"));
+    for (int r = 0; r < d->ranks->ranks; r++) {
+        LS_TRY(ls_dump_advance(d, (uint64_t)r, (uint64_t)d->ranks->ranks, "files of ranks"));
+        LS_TRY(write_rank(d, r));
+    }
+exit:
+    return status;
+}

@@ -1,0 +1,135 @@
+/* dump_command.c - lockstep dump: writes a golden directory and says what is in it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "facts.h"
+#include "interrupt.h"
+#include "machine.h"
+#include "oracle/dump.h"
+#include "report/progress.h"
+#include "report/text_table.h"
+
+typedef struct dumping {
+    const settings *settings;
+    FILE *out;
+    ls_report *report;
+    ls_progress progress;
+    char what[64]; /* is being done */
+    uint64_t done;
+} dumping;
+
+static void on_advance(void *context, uint64_t done, uint64_t of, const char *what)
+{
+    dumping *d = context;
+    char text[128];
+    if (strcmp(d->what, what) != 0) {
+        ls_progress_clear(&d->progress);
+        ls_progress_begin(&d->progress, stderr, of);
+        snprintf(d->what, sizeof d->what, "%s", what);
+        d->done = 0;
+    }
+    snprintf(text, sizeof text, "%s: %llu of %llu", what, (unsigned long long)done,
+             (unsigned long long)of);
+    ls_progress_advance(&d->progress, done > d->done ? done - d->done : 0, text);
+    d->done = done;
+}
+
+static ls_status print_files(FILE *out, const ls_dump_summary *summary)
+{
+    ls_status status = LS_OK;
+    ls_text_table *table = NULL;
+    char bytes[LS_NUMBER_TEXT];
+    LS_TRY(ls_text_table_create(&table, 2));
+    for (size_t i = 0; i < summary->files; i++) {
+        LS_TRY(ls_text_table_add(table, "%s", summary->file[i].name));
+        LS_TRY(ls_text_table_add(table, "%s", ls_bytes_text(summary->file[i].bytes, bytes)));
+    }
+    fputc('\n', out);
+    ls_text_table_print(table, out);
+exit:
+    ls_text_table_destroy(&table);
+    return status;
+}
+
+static ls_status print_summary(const dumping *d, const ls_dump_summary *summary)
+{
+    ls_status status = LS_OK;
+    char tensors[LS_NUMBER_TEXT], bytes[LS_NUMBER_TEXT];
+    FILE *out = d->out;
+    LS_TRY(print_files(out, summary));
+    fprintf(out, "\nwrote   %s tensors, %s, in %s\n", ls_number_text(summary->tensors, tensors),
+            ls_bytes_text(summary->bytes, bytes), ls_show(d->settings->directory));
+    if (summary->worst_ratio > 0)
+        fprintf(out, "truth   at most %.2g of the bound away from it, at %s\n",
+                summary->worst_ratio, summary->worst_tensor);
+    fprintf(out, "digest: %s\n", summary->digest);
+exit:
+    return status;
+}
+
+static ls_status print_dump_json(const dumping *d, const ls_dump_summary *summary)
+{
+    const ls_report_run *run = &d->report->runs[0];
+    json_t *files = json_array();
+    for (size_t i = 0; i < summary->files; i++)
+        json_array_append_new(files, json_pack("{s:s, s:o}", "name", summary->file[i].name, "bytes",
+                                               json_u64(summary->file[i].bytes)));
+    json_t *object = json_run(d->report, "dump");
+    json_t *truth = json_null();
+    if (summary->worst_ratio > 0)
+        truth = json_pack("{s:o, s:s}", "worst_ratio", json_number(summary->worst_ratio), "tensor",
+                          summary->worst_tensor);
+    json_t *more =
+        json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "layout",
+                  json_layout(&run->layout, &d->report->common.config), "engine",
+                  ls_engine_name(run->engine), "directory", ls_show(d->settings->directory),
+                  "digest", summary->digest, "tensors", json_u64(summary->tensors), "bytes",
+                  json_u64(summary->bytes), "files", files, "truth", truth);
+    if (object == NULL || more == NULL || json_object_update(object, more) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(more);
+    return print_json(object);
+}
+
+ls_status dump_command(const command_spec *command, int argc, const char *const *argv)
+{
+    ls_status status = LS_OK;
+    settings s;
+    bool helped = false;
+    ls_dump_summary summary;
+    dumping d = {.out = stdout};
+    LS_TRY(settings_read(&s, command, argc, argv, &helped));
+    if (helped) return LS_OK;
+    d.settings = &s;
+    if (s.json) d.out = stderr;
+    LS_TRY(machine_holds_layout(&s.run));
+    interrupts_stop_ranks();
+    LS_TRY(ls_report_create(&d.report, &s.run, 0, 1));
+    d.report->command = s.command_line;
+    d.report->text_name = s.text_name;
+    d.report->runs[0].layout = s.run.layout;
+    d.report->runs[0].engine = s.run.engine;
+    settings_warn(&s);
+    print_run(d.out, &s, d.report, &s.run.layout);
+    const ls_dump_options options = {.start = (ls_dump_start)s.start,
+                                     .whole = true,
+                                     .truth = !s.no_truth,
+                                     .per_rank = s.per_rank,
+                                     .collectives = s.calls,
+                                     .program = "lockstep " LOCKSTEP_VERSION,
+                                     .command = s.command_line,
+                                     .text_name = s.text_name,
+                                     .advance = on_advance,
+                                     .context = &d};
+    status = ls_dump(&s.run, s.directory, &options, &summary);
+    ls_progress_clear(&d.progress);
+    LS_TRY(status);
+    LS_TRY(print_summary(&d, &summary));
+    if (s.json) LS_TRY(print_dump_json(&d, &summary));
+exit:
+    ls_report_destroy(&d.report);
+    settings_free(&s);
+    return status;
+}
