@@ -47,6 +47,7 @@
 #include "lockstep/numerics/random.h"
 #include "lockstep/numerics/row_sum.h"
 #include "lockstep/numerics/tree.h"
+#include "lockstep/oracle/judge.h"
 #include "lockstep/parallel/attention_block.h"
 #include "lockstep/parallel/batch_sums.h"
 #include "lockstep/parallel/data_parallel.h"

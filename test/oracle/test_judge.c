@@ -1,0 +1,281 @@
+/* ls_judge finds nothing wrong with Lockstep's own functions, and each of the mistakes that others
+ * made in theirs, with the right word for it. */
+#include "judge_own.h"
+#include "judge_own_collectives.h"
+
+static ls_backend own_table(void)
+{
+    ls_backend table = {.name = "Lockstep's own",
+                        .context = &own,
+                        .run = own_run,
+                        .barrier = own_barrier,
+                        .broadcast = own_broadcast,
+                        .all_reduce = own_all_reduce,
+                        .reduce_scatter = own_reduce_scatter,
+                        .all_gather = own_all_gather,
+                        .all_gather_columns = own_all_gather_columns,
+                        .all_to_all = own_all_to_all,
+                        .send = own_send,
+                        .receive = own_receive};
+    return table;
+}
+
+static ls_judge_report *judge(const ls_backend *table, ls_judge_options options)
+{
+    ls_judge_report *report = NULL;
+    ls_error_clear();
+    const ls_status status = ls_judge(table, &options, &report);
+    ck_assert_msg(status == LS_OK, "status %d: %s", (int)status, ls_error_text());
+    return report;
+}
+
+/* Everything right, and the order Lockstep's own; in every way that an operation has. */
+START_TEST(own_functions_are_right)
+{
+    const ls_backend table = own_table();
+    ls_judge_report *report = judge(&table, (ls_judge_options){.seed = 3, .order_required = true});
+    if (report->verdict != LS_JUDGE_RIGHT) ls_judge_print(stdout, report);
+    ck_assert_int_eq(report->verdict, LS_JUDGE_RIGHT);
+    for (size_t i = 0; i < report->n_lines; i++) {
+        const ls_judge_line *line = &report->lines[i];
+        ck_assert_msg(line->cases >= 14 && line->cases == line->passed && line->unsupported == 0,
+                      "%s %s: %zu of %zu, %zu unsupported", line->operation,
+                      ls_judge_kind_name(line->kind), line->passed, line->cases, line->unsupported);
+        ck_assert_str_eq(line->first, "");
+        ck_assert_str_eq(line->suspected, "");
+    }
+    ls_judge_report_destroy(&report);
+    ck_assert_ptr_null(report);
+}
+END_TEST
+
+/* What is made wrong, where the judge must see it, and what it must say. */
+typedef struct fault_row {
+    made mistake;
+    const char *operation;
+    ls_judge_kind kind;
+    const char *suspected;
+} fault_row;
+
+static const fault_row FAULTS[] = {
+    {BARRIER_NONE, "barrier", LS_JUDGE_EXACT, ""},
+    {ROOT_0, "broadcast", LS_JUDGE_EXACT, "rank 0 taken for the root"},
+    {REDUCE_IN_INPUT, "all_reduce_sum", LS_JUDGE_EXACT, "the input in used as a work buffer"},
+    {AVERAGE, "all_reduce_sum", LS_JUDGE_EXACT, "averaged over the ranks instead of summed"},
+    {AVERAGE, "all_reduce_sum", LS_JUDGE_BOUNDED, "averaged over the ranks instead of summed"},
+    {MAX_FROM_0, "all_reduce_max", LS_JUDGE_EXACT, "the maximum begins at 0"},
+    {SUM_FOR_MAX, "all_reduce_max", LS_JUDGE_BOUNDED, "the sum instead of the largest"},
+    {REDUCE_TWICE, "all_reduce_sum", LS_JUDGE_EXACT, "reduced twice"},
+    {NOT_REDUCED, "all_reduce_sum", LS_JUDGE_EXACT, "partial sums not reduced"},
+    {NOT_REDUCED, "all_reduce_sum", LS_JUDGE_BOUNDED, "partial sums not reduced"},
+    {IN_PLACE_TWICE, "all_reduce_sum", LS_JUDGE_EXACT, "a rank's own part added twice"},
+    {LAST_MISSING, "all_reduce_sum", LS_JUDGE_EXACT, "the last rank's part missing"},
+    {RESULT_BEFORE, "all_reduce_sum", LS_JUDGE_EXACT, "the result of the call before"},
+    {SCATTER_SHARDS, "reduce_scatter", LS_JUDGE_EXACT, "shards in the wrong order"},
+    {SCATTER_BEYOND, "reduce_scatter", LS_JUDGE_EXACT, "writes beyond its buffer"},
+    {GATHER_REVERSED, "all_gather", LS_JUDGE_EXACT, "shards in the wrong order"},
+    {GATHER_EQUAL, "all_gather", LS_JUDGE_EXACT, "shares taken to be equal"},
+    {GATHER_FIRST, "all_gather_columns", LS_JUDGE_EXACT,
+     "joined along the first dimension instead of the last"},
+    {TO_ALL_REVERSED, "all_to_all", LS_JUDGE_EXACT, "blocks in the wrong order"},
+};
+enum { N_FAULTS = sizeof FAULTS / sizeof FAULTS[0] };
+
+START_TEST(mistakes_are_found_and_named)
+{
+    const fault_row *row = &FAULTS[_i];
+    const ls_backend table = own_table();
+    mistake = row->mistake;
+    ls_judge_report *report =
+        judge(&table, (ls_judge_options){.seed = 5, .max_ranks = 4, .only = row->operation});
+    const ls_judge_line *line = ls_judge_find(report, row->operation, row->kind);
+    ck_assert_ptr_nonnull(line);
+    ck_assert_msg(report->verdict == LS_JUDGE_WRONG && line->passed < line->cases,
+                  "mistake %d of %s was not found", (int)row->mistake, row->operation);
+    ck_assert_msg(strstr(line->suspected, row->suspected) != NULL,
+                  "mistake %d of %s: %s\n  looks like '%s' (%zu of %zu), not '%s'",
+                  (int)row->mistake, row->operation, line->first, line->suspected, line->explained,
+                  line->cases - line->passed, row->suspected);
+    ls_judge_report_destroy(&report);
+}
+END_TEST
+
+/* ---- tables that do not do what they should, beyond wrong numbers ---- */
+
+static volatile int trouble; /* which; never negative */
+
+static int hangs(ls_backend_rank *me)
+{
+    (void)me;
+    while (trouble >= 0) ls_clock_sleep_ns(50000000);
+    return LS_BACKEND_FAILED;
+}
+
+static int second_rank_hangs(ls_backend_rank *me)
+{
+    return me->ranks == 3 && me->rank == 1 ? hangs(me) : LS_BACKEND_DONE;
+}
+
+/* A rank whose all-reduce waits for nobody that comes, because another has failed. */
+static int fails_on_one(ls_backend_rank *me, ls_real *out, const ls_real *in, size_t n,
+                        ls_backend_reduction reduction)
+{
+    (void)reduction;
+    if (n > 0) memcpy(out, in, n * sizeof *out);
+    if (me->ranks == 1) return LS_BACKEND_DONE;
+    if (me->rank == 1) {
+        snprintf(me->error, sizeof me->error, "no room on\nthe device");
+        return LS_BACKEND_FAILED;
+    }
+    return trouble == 1 ? hangs(me) : LS_BACKEND_DONE;
+}
+
+/* Says that it cannot do odd numbers of ranks, or on one rank alone that it cannot do anything. */
+static int not_supported(ls_backend_rank *me, ls_real *buffer, size_t n, int root)
+{
+    if (trouble == 0 && me->ranks % 2 == 1) return LS_BACKEND_UNSUPPORTED;
+    if (trouble == 1 && me->rank == 1) return LS_BACKEND_UNSUPPORTED;
+    return trouble == 0 ? own_broadcast(me, buffer, n, root) : LS_BACKEND_DONE;
+}
+
+static const uint64_t SHORT_NS = 300000000;
+
+START_TEST(a_call_that_hangs)
+{
+    const ls_backend table = {.barrier = second_rank_hangs, .broadcast = not_supported};
+    ls_judge_report *report = judge(&table, (ls_judge_options){.timeout_ns = SHORT_NS});
+    ck_assert_int_eq(report->verdict, LS_JUDGE_STOPPED);
+    ck_assert_str_eq(report->stopped,
+                     "barrier, 3 ranks, rank 0 late, call 1: rank 1 did not come back; "
+                     "ranks 0, 2 went on");
+    ck_assert_ptr_null(ls_judge_find(report, "broadcast", LS_JUDGE_EXACT));
+    ls_judge_report_destroy(&report);
+}
+END_TEST
+
+START_TEST(a_rank_that_fails)
+{
+    const ls_backend table = {.all_reduce = fails_on_one};
+    trouble = 0;
+    ls_judge_report *report = judge(&table, (ls_judge_options){.timeout_ns = SHORT_NS});
+    ck_assert_int_eq(report->verdict, LS_JUDGE_WRONG);
+    const ls_judge_line *line = ls_judge_find(report, "all_reduce_sum", LS_JUDGE_EXACT);
+    ck_assert_str_eq(line->first, "2 ranks, n 1: rank 1 failed: no room on\\x0athe device");
+    ls_judge_report_destroy(&report);
+    trouble = 1;
+    report = judge(&table, (ls_judge_options){.timeout_ns = SHORT_NS});
+    ck_assert_int_eq(report->verdict, LS_JUDGE_STOPPED);
+    ck_assert_str_eq(report->stopped, "all_reduce_sum, 2 ranks, n 1, call 1: rank 0 did not come "
+                                      "back; rank 1 failed: no room on\\x0athe device");
+    ls_judge_report_destroy(&report);
+}
+END_TEST
+
+START_TEST(what_is_not_supported)
+{
+    const ls_backend table = {.context = &own, .run = own_run, .broadcast = not_supported};
+    trouble = 0;
+    ls_judge_report *report = judge(&table, (ls_judge_options){.max_ranks = 5});
+    const ls_judge_line *line = ls_judge_find(report, "broadcast", LS_JUDGE_EXACT);
+    ck_assert_int_eq(report->verdict, LS_JUDGE_RIGHT);
+    ck_assert_uint_eq(line->cases, 20);
+    ck_assert_uint_eq(line->unsupported, 30);
+    ls_judge_report_destroy(&report);
+    trouble = 1;
+    report = judge(&table, (ls_judge_options){.max_ranks = 2});
+    line = ls_judge_find(report, "broadcast", LS_JUDGE_EXACT);
+    ck_assert_int_eq(report->verdict, LS_JUDGE_WRONG);
+    ck_assert_msg(strstr(line->first, "2 of 4 calls say that the case is not supported") != NULL,
+                  "%s", line->first);
+    ls_judge_report_destroy(&report);
+}
+END_TEST
+
+static int run_in_order(void *context, int ranks, ls_backend_function function, void *argument)
+{
+    (void)context;
+    for (int r = 0; r < ranks - (trouble == 1); r++) function(trouble == 2 ? 0 : r, argument);
+    return trouble == 3 ? LS_BACKEND_FAILED : LS_BACKEND_DONE;
+}
+
+static int begin_some(void *context, int ranks)
+{
+    *(int *)context += 1;
+    return ranks == 2 ? LS_BACKEND_UNSUPPORTED : LS_BACKEND_DONE;
+}
+
+static void end_some(void *context, int ranks)
+{
+    (void)ranks;
+    *(int *)context += 100;
+}
+
+static int waits_for_the_other(ls_backend_rank *me)
+{
+    return me->ranks == 1 ? LS_BACKEND_DONE : hangs(me);
+}
+
+START_TEST(the_table_s_own_run)
+{
+    static const char *const said[] = {
+        "barrier, 2 ranks: the table's run did not start rank 1 beside the others",
+        "1 ranks: the table's run did not call rank 0",
+        "2 ranks: the table's run called rank 0, which there is not or twice",
+        "barrier, 1 ranks: the table's run failed"};
+    for (trouble = 0; trouble < 4; trouble++) {
+        const ls_backend table = {
+            .run = run_in_order, .barrier = trouble == 2 ? second_rank_hangs : waits_for_the_other};
+        ls_judge_report *report = judge(&table, (ls_judge_options){.timeout_ns = SHORT_NS});
+        ck_assert_int_eq(report->verdict, LS_JUDGE_STOPPED);
+        ck_assert_str_eq(report->stopped, said[trouble]);
+        ls_judge_report_destroy(&report);
+    }
+    int calls = 0;
+    trouble = 9;
+    const ls_backend table = {.context = &calls,
+                              .run = run_in_order,
+                              .begin = begin_some,
+                              .end = end_some,
+                              .max_ranks = 2,
+                              .barrier = second_rank_hangs};
+    ls_judge_report *report = judge(&table, (ls_judge_options){.timeout_ns = SHORT_NS});
+    ck_assert_int_eq(report->verdict, LS_JUDGE_RIGHT);
+    ck_assert_int_eq(calls, 102);
+    ls_judge_report_destroy(&report);
+}
+END_TEST
+
+START_TEST(nothing_to_judge_and_bad_options)
+{
+    const ls_backend table = {0};
+    ls_judge_report *report = NULL;
+    report = judge(&table, (ls_judge_options){0});
+    ck_assert_int_eq(report->verdict, LS_JUDGE_NOTHING);
+    ck_assert_uint_gt(report->missing, 8);
+    ls_judge_report_destroy(&report);
+    const ls_judge_options many = {.max_ranks = 65};
+    ck_assert_int_eq(ls_judge(&table, &many, &report), LS_ERR_INPUT);
+    ck_assert_str_eq(ls_error_text(), "max_ranks 65: the judge runs 1 to 64 ranks");
+    ck_assert_ptr_null(report);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("judge");
+    TCase *tcase = tcase_create("judge");
+    tcase_add_test(tcase, own_functions_are_right);
+    tcase_add_loop_test(tcase, mistakes_are_found_and_named, 0, N_FAULTS);
+    tcase_add_test(tcase, a_call_that_hangs);
+    tcase_add_test(tcase, a_rank_that_fails);
+    tcase_add_test(tcase, what_is_not_supported);
+    tcase_add_test(tcase, the_table_s_own_run);
+    tcase_add_test(tcase, nothing_to_judge_and_bad_options);
+    tcase_set_timeout(tcase, 120);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
