@@ -69,23 +69,34 @@ static int number_of(word w)
     return number;
 }
 
+/* One axis of "dp 2 x pp 2 x sp", begun with its name. */
+static bool read_axis(word name, const char **text, reading *r)
+{
+    ls_layout *layout = &r->layout;
+    if (is(name, "sp")) {
+        layout->sp = true;
+        say(r, SAID_SP);
+        return true;
+    }
+    int *degree = is(name, "dp")   ? &layout->dp
+                  : is(name, "pp") ? &layout->pp
+                  : is(name, "cp") ? &layout->cp
+                  : is(name, "tp") ? &layout->tp
+                                   : NULL;
+    if (degree == NULL) return false;
+    say(r, is(name, "dp")   ? SAID_DP
+           : is(name, "pp") ? SAID_PP
+           : is(name, "cp") ? SAID_CP
+                            : SAID_TP);
+    *degree = number_of(next_word(text));
+    return *degree >= 1;
+}
+
 /* "dp 2 x pp 2": the words from `first` on. */
 static bool read_axes(word first, const char **text, reading *r)
 {
-    ls_layout *layout = &r->layout;
     for (;;) {
-        int *degree = is(first, "dp")   ? &layout->dp
-                      : is(first, "pp") ? &layout->pp
-                      : is(first, "cp") ? &layout->cp
-                      : is(first, "tp") ? &layout->tp
-                                        : NULL;
-        if (degree == NULL) return false;
-        say(r, is(first, "dp")   ? SAID_DP
-               : is(first, "pp") ? SAID_PP
-               : is(first, "cp") ? SAID_CP
-                                 : SAID_TP);
-        *degree = number_of(next_word(text));
-        if (*degree < 1) return false;
+        if (!read_axis(first, text, r)) return false;
         const char *behind = *text;
         if (!is(next_word(&behind), "x")) return true;
         *text = behind;
@@ -110,11 +121,6 @@ static bool read_part(word first, const char **text, reading *r)
 {
     ls_layout *layout = &r->layout;
     if (is(first, "one")) return is(next_word(text), "rank");
-    if (is(first, "sp")) {
-        layout->sp = true;
-        say(r, SAID_SP);
-        return true;
-    }
     for (int kind = LS_GPIPE; kind <= LS_INTERLEAVED; kind++) {
         if (!is(first, ls_schedule_kind_name((ls_schedule_kind)kind))) continue;
         layout->schedule = (ls_schedule_kind)kind;

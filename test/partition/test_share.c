@@ -167,6 +167,10 @@ START_TEST(description_read_back)
             ck_assert_str_eq(text, descriptions[i]);
     }
     ls_layout layout;
+    ck_assert_int_eq(ls_layout_parse("", "tp 3 x sp", &layout), LS_OK);
+    ck_assert(layout.tp == 3 && layout.sp);
+    ck_assert_int_eq(ls_layout_parse("", "sp x dp 2", &layout), LS_OK);
+    ck_assert(layout.dp == 2 && layout.sp);
     ck_assert_int_eq(ls_layout_parse("", "  pp 2  x tp 3 ,1f1b,3 micro-batches ", &layout), LS_OK);
     ck_assert(layout.pp == 2 && layout.tp == 3 && layout.schedule == LS_1F1B &&
               layout.micro_batches == 3);
