@@ -88,31 +88,39 @@ find_brew_libraries() {
     export PKG_CONFIG_PATH
 }
 
+find_manager() {
+    for manager in apt-get dnf apk brew none; do have "$manager" && break; done
+    manager=${manager%-get}
+    [ $manager != none ]
+}
+
+# The command that installs packages, in $command.
+command_for() { # manager package...
+    manager=$1
+    shift
+    case $manager in
+    apt)
+        command="apt-get update && DEBIAN_FRONTEND=noninteractive"
+        command="$command apt-get install -y --no-install-recommends $*"
+        ;;
+    dnf) command="dnf install -y $*" ;;
+    apk) command="apk add --no-cache $*" ;;
+    brew) command="brew install $*" ;;
+    esac
+}
+
 install_missing() { # "tests" or ""
     find_brew_libraries
     needs=$(missing "$1")
     [ -n "$needs" ] || return 0
-    if have apt-get; then manager=apt
-    elif have dnf; then manager=dnf
-    elif have apk; then manager=apk
-    elif have brew; then manager=brew
-    else
+    find_manager ||
         stop "missing: $(echo $needs); none of apt-get, dnf, apk and brew is here to install it"
-    fi
     if [ "$manager" = brew ] && ! compiles c cc clang gcc; then
         stop "a C compiler is missing; install it with: xcode-select --install"
     fi
     packages=$(for need in $needs; do package "$manager" "$need"; done)
     packages=$(echo $packages)
-    case $manager in
-    apt)
-        command="apt-get update && DEBIAN_FRONTEND=noninteractive"
-        command="$command apt-get install -y --no-install-recommends $packages"
-        ;;
-    dnf) command="dnf install -y $packages" ;;
-    apk) command="apk add --no-cache $packages" ;;
-    brew) command="brew install $packages" ;;
-    esac
+    command_for "$manager" $packages
     if [ "$manager" != brew ] && [ "$(id -u)" -ne 0 ]; then
         say "missing: $(echo $needs). Run this as root, then start again:" >&2
         printf '%s\n' "$command" >&2
@@ -128,6 +136,48 @@ install_missing() { # "tests" or ""
     find_brew_libraries
     needs=$(missing "$1")
     [ -z "$needs" ] || stop "still missing after the installation: $(echo $needs)"
+}
+
+# ---- what some tests can do without ----
+
+have_module() { # module
+    for python in ${LOCKSTEP_PYTHON:-} python3 /usr/bin/python3; do
+        have "$python" && "$python" -c "import importlib.util as u, sys
+sys.exit(u.find_spec('$1') is None)" >/dev/null 2>&1 && return 0
+    done
+    return 1
+}
+
+module_package() { # manager module
+    case $1:$2 in
+    apt:* | dnf:*) echo "python3-$2" ;;
+    apk:numpy) echo py3-numpy ;;
+    esac
+}
+
+# NumPy and PyTorch: the other side of the tests that hold this program against them. They are
+# installed where that is easy; where not, one line says so and those tests are skipped.
+# LOCKSTEP_MODULES=no: not even tried.
+install_modules() {
+    [ "${LOCKSTEP_MODULES:-}" != no ] || return 0
+    for module in numpy torch; do
+        have_module $module && continue
+        find_manager
+        packages=$(module_package $manager $module)
+        command_for $manager $packages
+        without="Python's $module is not here: tests that need it are skipped"
+        if [ -z "$packages" ]; then
+            say "$without"
+        elif [ "$(id -u)" -ne 0 ]; then
+            say "$without; as root: $command"
+        else
+            [ $module != torch ] || say "PyTorch is large: about 640 MB with all that it needs"
+            say "installing with $manager, for some of the tests: $packages"
+            mkdir -p "$root/build"
+            (eval "$command") >"$root/build/install-$module.log" 2>&1 && have_module $module ||
+                say "$without; $manager could not install it (build/install-$module.log)"
+        fi
+    done
 }
 
 # meson 0.63 or later.

@@ -2,7 +2,8 @@
 """What tools/run and tools/test do where something is missing: test_setup.py ROOT
 
 In a place with nothing but a shell's usual tools and one package manager, made up here: without the
-right to install they print the exact command and end with 2; with it they run that command.
+right to install they print the exact command and end with 2; with it they run that command. Python
+modules that only some tests need are installed where that is easy; nothing fails without them.
 """
 import os
 import shutil
@@ -44,21 +45,69 @@ def make_place(folder, manager, user):
     return tools, bin_folder
 
 
-def run(command, manager, user):
-    """(result, what the package manager was called with)"""
+# With these everything is found but Python's modules; what they build and test is nothing.
+COMPLETE = {"cc": "exit 0", "c++": "exit 0", "nm": "exit 0", "ninja": "exit 0",
+            "pkg-config": "exit 0", "python3": "exit 1",
+            "meson": "case $1 in --version) echo 1.0.1;; esac"}
+# What each manager is asked for, one module after the other.
+MODULES = {
+    "apt-get": ["apt-get update\napt-get install -y --no-install-recommends python3-" + module + "\n"
+                for module in ("numpy", "torch")],
+    "dnf": ["dnf install -y python3-numpy\n", "dnf install -y python3-torch\n"],
+    "apk": ["apk add --no-cache py3-numpy\n", ""],
+    "brew": ["", ""],
+    None: ["", ""],
+}
+
+
+def run(command, manager, user, more=None, env=None):
+    """(result, what the package manager was called with). more: further programs, name -> text."""
     with tempfile.TemporaryDirectory() as folder:
         tools, bin_folder = make_place(folder, manager, user)
+        for name, text in (more or {}).items():
+            path = os.path.join(bin_folder, name)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/sh\n{text}\n")
+            os.chmod(path, 0o755)
+        # Whatever this machine has is not asked: no python3 but the one of this place.
+        with open(os.path.join(tools, "setup.sh"), encoding="utf-8") as file:
+            text = file.read().replace(" /usr/bin/python3", "")
+        with open(os.path.join(tools, "setup.sh"), "w", encoding="utf-8") as file:
+            file.write(text)
         done = subprocess.run([shutil.which("sh"), os.path.join(tools, command)], cwd="/",
-                              env={"PATH": bin_folder}, capture_output=True, text=True, check=False)
+                              env={"PATH": bin_folder, **(env or {})}, capture_output=True, text=True, check=False)
         called = ""
         if os.path.exists(os.path.join(folder, "called")):
             with open(os.path.join(folder, "called"), encoding="utf-8") as file:
-                called = file.read().replace(bin_folder + "/", "")
+                called = "".join(line.replace(bin_folder + "/", "") for line in file
+                                 if "--prefix" not in line)  # a question, no installation
         return done, called
+
+
+def check_modules(checks):
+    without = "is not here: tests that need it are skipped"
+    for manager, calls in MODULES.items():
+        done, called = run("test", manager, 0, COMPLETE)
+        what = f"modules, {manager}: "
+        checks.that(called == "".join(calls), f"{what}called {called}")
+        # The made-up manager installs nothing, or does not have it: a line each, and the tests run.
+        checks.that(done.stdout.count(without) == 2 and "testing" in done.stdout,
+                    f"{what}{done.stdout}{done.stderr}")
+        done, called = run("test", manager, 1000, COMPLETE)
+        checks.that(called == "" and done.stdout.count(without) == 2 and "testing" in done.stdout,
+                    f"{what}without root: called {called}: {done.stdout}")
+        checks.that(done.stdout.count("as root: ") == sum(map(bool, calls)), what + done.stdout)
+        for command, more, env in (("test", {**COMPLETE, "python3": "exit 0"}, {}),
+                                   ("test", COMPLETE, {"LOCKSTEP_MODULES": "no"}),
+                                   ("run", COMPLETE, {})):
+            done, called = run(command, manager, 0, more, env)
+            checks.that(called == "" and without not in done.stdout,
+                        f"{what}{command} {env}: called {called}: {done.stdout}")
 
 
 def main():
     checks = Checks()
+    check_modules(checks)
     for command in ("run", "test"):
         for manager, (words, more) in MANAGERS.items():
             words += more if command == "test" else ""
