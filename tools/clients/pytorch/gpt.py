@@ -57,7 +57,8 @@ class GPT:
 
     def norm(self, x, name):
         eps = 1e-3 if self.world.wrong("epsilon") else self.config["norm_eps"]
-        return layer_norm(x, self.parameters[name + ".weight"], self.parameters[name + ".bias"], eps)
+        weight, bias = (self.parameters[name + end] for end in (".weight", ".bias"))
+        return layer_norm(x, weight, bias, eps)
 
     def embedding(self, tokens):
         world = self.world

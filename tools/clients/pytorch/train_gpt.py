@@ -22,12 +22,14 @@ from recording import Recorder, lockstep
 
 
 class Trainer:
-    def __init__(self, golden, place, world, dtype, micro_batches):
-        self.golden, self.world, self.dtype = golden, world, dtype
-        self.micro_batches, self.run = micro_batches, golden.optimizer
-        self.model = GPT(golden, world, dtype)
+    def __init__(self, golden, world, options):
+        self.golden, self.world, self.run = golden, world, golden.optimizer
+        self.dtype = torch.float64 if options.dtype == "f64" else torch.float32
+        self.micro_batches, self.quiet = options.micro_batches, options.quiet
+        self.model = GPT(golden, world, self.dtype)
         self.sequences = lockstep.share(golden.manifest["batch"], world.dp[1], world.dp[0])
-        self.recorder = Recorder(golden, place, world, self.sequences, self.model.my_words)
+        self.recorder = Recorder(golden, options.candidate, world, self.sequences,
+                                 self.model.my_words)
         self.moments = {name: self.first_moments(name) for name in self.model.parameters}
 
     def first_moments(self, name):
@@ -147,7 +149,7 @@ class Trainer:
             self.recorder.keep("param." + name, parameter)
             parameter.grad = None
         self.recorder.end_step()
-        if self.world.rank == 0:
+        if self.world.rank == 0 and not self.quiet:
             print("step %d: loss %.6f" % (step, loss), flush=True)
 
 
@@ -155,10 +157,9 @@ def process(rank, options, meeting):
     """One of the processes; ends with status 1 when something fails."""
     try:
         torch.set_num_threads(1)
-        golden = lockstep.Golden(options.golden, check=rank == 0)
+        golden = lockstep.Golden(options.golden, check=False)  # it was, before
         world = World(rank, options.tp, options.dp, options.sp, meeting, options.mistakes)
-        dtype = torch.float64 if options.dtype == "f64" else torch.float32
-        trainer = Trainer(golden, options.candidate, world, dtype, options.micro_batches)
+        trainer = Trainer(golden, world, options)
         for step in golden.steps:
             trainer.step(step)
         trainer.recorder.write()
@@ -173,8 +174,8 @@ def process(rank, options, meeting):
 
 def fit(options, parser):
     """What cannot be done is said before a process starts."""
-    model = lockstep.Golden(options.golden).model
-    batch = lockstep.Golden(options.golden, check=False).manifest["batch"]
+    golden = lockstep.Golden(options.golden)
+    model, batch = golden.model, golden.manifest["batch"]
     wanted = {"norm": "layernorm", "norm_place": "pre", "activation": "gelu_tanh", "bias": True,
               "position": "learned", "objective": "next_token", "tied": True, "causal": True,
               "label_smoothing": 0}
@@ -191,8 +192,16 @@ def fit(options, parser):
             batch, options.dp, options.micro_batches))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message):
+        self.exit(2, "%s: %s\n" % (self.prog, message))
+
+
+def main(words=None):
+    """Exit status: 0, 1 when a process failed, 2 for bad input."""
+    parser = Parser(prog="train_gpt.py", description=__doc__.splitlines()[0])
     parser.add_argument("golden")
     parser.add_argument("candidate")
     parser.add_argument("--tp", type=int, default=2, help="tensor-parallel processes")
@@ -201,7 +210,8 @@ def main():
     parser.add_argument("--micro-batches", type=int, default=1)
     parser.add_argument("--dtype", choices=("f32", "f64"), default="f32")
     parser.add_argument("--mistakes", default="", help="of these: " + ", ".join(MISTAKES))
-    options = parser.parse_args()
+    parser.add_argument("--quiet", action="store_true", help="without the losses")
+    options = parser.parse_args(words)
     options.mistakes = [name for name in options.mistakes.split(",") if name]
     for name in options.mistakes:
         if name not in MISTAKES:
