@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "oracle/view_rows.h"
+
 struct ls_assembly {
     ls_tap tap;
     pthread_mutex_t lock;
@@ -177,23 +179,11 @@ exit:
 static ls_status put_block(ls_assembled *tensor, int rank, const ls_view *view)
 {
     ls_status status = LS_OK;
-    static const ls_view_run one = {1, 0, 1};
-    const ls_view_run *last = view->n_dims > 0 ? &view->dims[view->n_dims - 1] : &one;
-    size_t bytes = ls_dtype_bytes(view->dtype), rows = 1;
+    const size_t rows = ls_view_rows(view), count = ls_view_row_run(view).count;
 
     LS_TRY(check_block(tensor, view));
-    for (int d = 0; d < view->n_dims - 1; d++) rows *= view->dims[d].count;
-    for (size_t r = 0; r < rows; r++) {
-        /* The row's number in the tensor, from its number in the block. */
-        size_t rest = r, row = 0, step = 1;
-        for (int d = view->n_dims - 1; d-- > 0;) {
-            row += (view->dims[d].first + rest % view->dims[d].count) * step;
-            rest /= view->dims[d].count;
-            step *= view->dims[d].whole;
-        }
-        LS_TRY(put_row(tensor, rank, row * last->whole + last->first, last->count,
-                       (const char *)view->values + r * view->stride * bytes));
-    }
+    for (size_t r = 0; r < rows; r++)
+        LS_TRY(put_row(tensor, rank, ls_view_row_place(view, r), count, ls_view_row(view, r)));
 exit:
     return status;
 }

@@ -2,10 +2,15 @@
  * precision may lie.
  *
  * The truth is the run on one rank in binary64 with plain products. The distance is found by doing
- * it again, several times, with every weight rounded to the precision and moved by a random
- * relative amount of its unit roundoff (every run another): what a tensor then moves by, times a
- * margin, is its bound. It follows the conditioning of the computation, and is measured, not
- * derived; what a single operation may do is operation.h. */
+ * it again, several times, with every weight moved by a unit in the precision's last place, up or
+ * down at random (every run another): the farthest that a tensor then moves, times a margin, and a
+ * few roundings of its largest value are its bound. It follows the conditioning of the computation,
+ * and is measured, not derived; what a single operation may do is operation.h.
+ *
+ * In binary32 and binary64 the moved runs are in that precision, so that they have its rounding
+ * errors too: what is zero on paper is nothing else. Runs for F16 and BF16, in which the library
+ * does not compute, are moved in binary64, and get that noise from one more run in binary32. The
+ * unit roundoffs are 2^-24, 2^-53, 2^-11 (F16) and 2^-8 (BF16); a unit in the last place is two. */
 #ifndef LS_ORACLE_BOUNDS_H
 #define LS_ORACLE_BOUNDS_H
 
@@ -13,24 +18,28 @@
 
 typedef struct ls_truth ls_truth;
 
-/* Runs once plainly and `probes` times moved. run: what was run, `load` and `given` set; layout,
- * engine and dtype are not read. dtype: the precision of who is judged; its weights are rounded to
- * it before anything else, in the truth too, when it is F16 or BF16. store: who takes the truth
- * values, tensor by tensor (may be NULL: only bounds are kept). Memory: two numbers per element of
- * a step's tensors while it runs; the truths when keep is set. Errors: the runs'. */
+/* dtype: the precision of who is judged; when it is F16 or BF16 the weights are rounded to it
+ * before anything else, in the truth too. take: who gets the truth, tensor by tensor in order of
+ * steps and nodes, when all runs are done (may be NULL). */
 typedef struct ls_truth_options {
     ls_dtype dtype;
-    int probes; /* 0: the default */
+    int probes; /* moved runs; 0: the default, 4 */
     bool keep;  /* keep the truth's values: ls_truth_values */
     void *context;
     ls_status (*take)(void *context, uint64_t step, int node, const double *values, size_t count);
     void (*advance)(void *context, uint64_t done, uint64_t of, const char *what);
 } ls_truth_options;
+
+/* Runs once plainly and `probes` times moved (F16 and BF16: once more). run: what was run; layout,
+ * engine, dtype, tap, save and trace are not read. Memory: the truth's tensors of all steps in
+ * binary64 while it runs, afterwards when `keep` is set. advance is told of steps, over all runs.
+ * Errors: the runs'. */
 ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph *graph,
                         const ls_truth_options *options) LS_MUST_USE;
 void ls_truth_destroy(ls_truth **truth);
 
-/* Largest absolute distance from the truth that is expected of any element; infinity: unknown. */
+/* Largest absolute distance from the truth that is expected of any element, to two digits;
+ * infinity: unknown (a moved run diverged, or the run has no such step). */
 double ls_truth_bound(const ls_truth *truth, uint64_t step, int node);
 /* The truth; NULL when it was not kept. */
 const double *ls_truth_values(const ls_truth *truth, uint64_t step, int node);

@@ -11,10 +11,11 @@
 #include "lockstep/model/store.h"
 #include "train/train.h"
 
-/* Fills the store: from run->load when there is one, else with initial values. *ret_step: the step
- * to begin with (0 for weights without optimizer state). Errors: LS_ERR_INPUT naming the file and
- * the tensor: not a checkpoint of this model, contract or optimizer, missing or unknown tensor,
- * other shape or dtype (binary32 weights may start a binary64 run), a step beyond run->steps. */
+/* Fills the store: from run->initial or run->load when there is one, else with initial values.
+ * *ret_step: the step to begin with (0 for weights without optimizer state). Errors: LS_ERR_INPUT
+ * naming the file and the tensor: not a checkpoint of this model, contract or optimizer, missing or
+ * unknown tensor, other shape or dtype (binary32 weights may start a binary64 run), a step beyond
+ * run->steps. */
 #define ls_checkpoint_begin LS_TYPED(ls_checkpoint_begin)
 ls_status ls_checkpoint_begin(const ls_run *run, ls_store *store, uint64_t *ret_step) LS_MUST_USE;
 

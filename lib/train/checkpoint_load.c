@@ -46,11 +46,43 @@ exit:
     return status;
 }
 
+/* One array of one parameter's shard. */
+static ls_status begin_array(const ls_param *param, ls_shard shard, const double *whole,
+                             ls_real *own)
+{
+    ls_status status = LS_OK;
+    const size_t n = ls_param_elements(param);
+    ls_real *rounded = malloc((n + 1) * sizeof *rounded);
+    if (!rounded) LS_FAIL(LS_ERR_MEMORY, "no memory for the initial values of %s", param->name);
+    for (size_t i = 0; i < n; i++) rounded[i] = (ls_real)whole[i];
+    ls_param_shard_in(param, shard, sizeof *rounded, own, rounded);
+exit:
+    free(rounded);
+    return status;
+}
+
+static ls_status begin_from(const ls_initial *initial, ls_store *store, uint64_t *ret_step)
+{
+    ls_status status = LS_OK;
+    const double *const *const arrays[] = {initial->values, initial->moment1, initial->moment2};
+    for (size_t i = 0; i < store->table->count; i++) {
+        const ls_slot *slot = &store->slots[i];
+        ls_real *const own[] = {slot->value, slot->m, slot->v};
+        for (int array = 0; slot->value && array < 3; array++)
+            if (arrays[array]) /* moments are zero to begin with */
+                LS_TRY(begin_array(&store->table->params[i], slot->shard, arrays[array][i],
+                                   own[array]));
+    }
+    *ret_step = initial->step;
+exit:
+    return status;
+}
+
 ls_status ls_checkpoint_check(const ls_run *run, const ls_param_table *table)
 {
     ls_status status = LS_OK;
     ls_checkpoint_file file = {0};
-    if (run->load) LS_TRY(ls_checkpoint_open(&file, run, table));
+    if (run->load && !run->initial) LS_TRY(ls_checkpoint_open(&file, run, table));
 exit:
     ls_checkpoint_close(&file);
     return status;
@@ -58,6 +90,7 @@ exit:
 
 ls_status ls_checkpoint_begin(const ls_run *run, ls_store *store, uint64_t *ret_step)
 {
+    if (run->initial) return begin_from(run->initial, store, ret_step);
     if (run->load) return load(run, store, ret_step);
     ls_store_init(store, run->seed);
     *ret_step = 0;

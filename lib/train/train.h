@@ -20,6 +20,14 @@
 #include "lockstep/parallel/tap.h"
 #include "lockstep/partition/layout.h"
 
+/* What a run begins with, handed over in memory: logical tensors in binary64, one per parameter of
+ * the table, rounded to the run's precision. */
+typedef struct ls_initial {
+    uint64_t step; /* done */
+    const double *const *values;
+    const double *const *moment1, *const *moment2; /* of the optimizer; NULL: all zero */
+} ls_initial;
+
 typedef struct ls_run {
     ls_config config;
     ls_layout layout;
@@ -42,6 +50,8 @@ typedef struct ls_run {
     double clip;        /* 0: none */
     const char *load;   /* checkpoint to begin from, ours or weights under others' names, see
                            ls_tensor_set_open; NULL: initial values from the seed */
+    const ls_initial *initial; /* to begin from, in place of `load` and of what the seed gives;
+                                  NULL: none */
     const char *save;   /* safetensors to write at the end; NULL: none */
     ls_names names;     /* whose names it has: others' hold bare weights */
     const char *trace;  /* file for what every rank did (trace_file.h); NULL: none. The serial

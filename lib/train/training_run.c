@@ -108,7 +108,7 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result
         seeded.world.trace = trace;
     }
     /* A run that goes on draws from the stream that it began with, unless told otherwise. */
-    if (seeded.load && !seeded.seed_given)
+    if (seeded.load && !seeded.initial && !seeded.seed_given)
         LS_TRY(ls_checkpoint_seed(seeded.load, seeded.seed, &seeded.seed));
     LS_TRY(ls_train_either(&seeded, table, watcher, &result));
     if (trace) LS_TRY(ls_trace_save(&seeded, table, &result, trace));
