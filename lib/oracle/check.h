@@ -55,10 +55,10 @@ typedef struct ls_finding {
     const ls_judged **tensors;
     ls_suspicion suspicion;
     /* When an operation's inputs are not all there, the mistake is at the tensor or in what is
-     * missing: graph nodes that the candidate could add to narrow it, and the nearest tensors
-     * before them that it has. */
+     * missing: what the candidate could add to narrow it, and the nearest tensors before that it
+     * has. */
     size_t n_missing, n_before;
-    int *missing;
+    const ls_golden_tensor **missing;
     const ls_judged **before;
 } ls_finding;
 
@@ -110,7 +110,7 @@ enum { LS_CHECK_EXAMINED = 64 };
  * Of integers (LS_GOLDEN_INTEGERS) nothing is explained: it is equal or different. Memory: a
  * thread's operands and results of one operation in binary64. Errors: LS_ERR_INPUT (nothing fits
  * `only`; `complete` and a tensor is missing: names the first and how many; a golden tensor that
- * would be called different and is not what the manifest says), LS_ERR_MEMORY,
+ * the candidate's is not equal to is not what the manifest says), LS_ERR_MEMORY,
  * LS_ERR_INTERRUPTED; those of ls_truth_find. */
 ls_status ls_check(ls_judgement **ret_judgement, const ls_golden *golden,
                    const ls_candidate *candidate, const ls_check_options *options) LS_MUST_USE;
@@ -119,6 +119,9 @@ void ls_judgement_destroy(ls_judgement **judgement);
 /* "equal", "explained", "different"; "unknown", "within", "outside". */
 const char *ls_verdict_name(ls_verdict verdict);
 const char *ls_local_name(ls_local local);
+
+/* What to look at in one's own code; NULL: nothing is suspected. */
+const char *ls_cause_remedy(ls_cause cause);
 
 /* The judged tensor of a name, with its step or without (then the first step that has it); NULL. */
 const ls_judged *ls_judgement_find(const ls_judgement *judgement, const char *name);

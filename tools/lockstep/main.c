@@ -18,6 +18,7 @@ static const command_spec commands[] = {
     {"dump",
      "writes every tensor of a training run as a golden directory for other implementations",
      FOR_DUMP, dump_command},
+    {"check", "judges another backend's tensors, and names its mistakes", 0, check_command},
     {"replay", "lays a traced run out as if every rank had its own core", 0, replay_command},
     {"plan", "says what a training in a layout will hold and send, without running it", FOR_PLAN,
      plan_command},
@@ -70,9 +71,7 @@ exit:
 static ls_status run(int argc, const char *const *argv)
 {
     ls_status status = LS_OK;
-    if (argc < 2)
-        LS_FAIL(LS_ERR_INPUT, "a command is missing: train, verify, dump, plan or replay; lockstep "
-                              "--help lists them");
+    if (argc < 2) LS_FAIL(LS_ERR_INPUT, "a command is missing; lockstep --help lists them");
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         print_help(stdout);

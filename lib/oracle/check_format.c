@@ -1,0 +1,150 @@
+/* check_format.c - formats of numbers: rounding, distances, equality.
+ *
+ * Values of every format are numbers of binary64, so they are compared there once they are not the
+ * same bytes. Rounding to bf16 of what is a number of binary32 is done on its bits, since that is
+ * what happens to whole tensors; everything else goes by the definition. */
+#include <math.h>
+#include <string.h>
+
+#include "lockstep/base/widen.h"
+#include "oracle/check_parts.h"
+
+/* Numbers of a format: `bits` significant ones, normal from 2^least on, up to `most`. */
+typedef struct numbers {
+    int bits, least;
+    double most;
+} numbers;
+
+static numbers format_of(ls_dtype dtype)
+{
+    static const numbers f32 = {24, -126, 0x1.fffffep127}, f16 = {11, -14, 65504},
+                         bf16 = {8, -126, 0x1.fep127}, f64 = {53, -1022, 0x1.fffffffffffffp1023};
+    return dtype == LS_F16 ? f16 : dtype == LS_BF16 ? bf16 : dtype == LS_F64 ? f64 : f32;
+}
+
+bool ls_check_is_coarser(ls_dtype a, ls_dtype b)
+{
+    return format_of(a).bits < format_of(b).bits;
+}
+
+ls_dtype ls_check_coarser(ls_dtype a, ls_dtype b)
+{
+    return ls_check_is_coarser(a, b) ? a : b;
+}
+
+/* ---- rounding ---- */
+
+static double rounded(const numbers *to, double value)
+{
+    int exponent;
+    if (value == 0 || !isfinite(value)) return value;
+    (void)frexp(value, &exponent); /* value = f 2^exponent, 1/2 <= |f| < 1 */
+    const int last = (exponent - 1 < to->least ? to->least : exponent - 1) - (to->bits - 1);
+    const double near = ldexp(rint(ldexp(value, -last)), last);
+    return fabs(near) > to->most ? copysign(HUGE_VAL, value) : near;
+}
+
+/* Of a finite number of binary32: half of the last kept bit is added, a little less where that bit
+ * is even. */
+static double rounded_to_bf16(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+    memcpy(&value, &bits, sizeof bits);
+    return (double)value;
+}
+
+void ls_check_round(ls_dtype dtype, double *values, size_t count)
+{
+    const numbers to = format_of(dtype);
+    if (dtype == LS_F64) return;
+    for (size_t i = 0; i < count; i++) {
+        const float narrow = (float)values[i];
+        if (dtype == LS_F32)
+            values[i] = (double)narrow;
+        else if (dtype == LS_BF16 && isfinite(narrow) && (double)narrow == values[i])
+            values[i] = rounded_to_bf16(narrow);
+        else
+            values[i] = rounded(&to, values[i]);
+    }
+}
+
+/* ---- distances ---- */
+
+/* How many numbers of the format lie between 0 and |value|. */
+static int64_t magnitude_of(ls_dtype dtype, double value)
+{
+    const double magnitude = fabs(value);
+    const float narrow = (float)magnitude;
+    int exponent;
+    uint64_t wide;
+    uint32_t bits;
+    if (dtype == LS_F64) {
+        memcpy(&wide, &magnitude, sizeof wide);
+        return (int64_t)wide;
+    }
+    if (dtype == LS_F16) {
+        if (isinf(magnitude)) return 0x7c00;
+        if (magnitude < 0x1p-14) return (int64_t)(magnitude * 0x1p24);
+        const double fraction = frexp(magnitude, &exponent);
+        return ((int64_t)(exponent + 14) << 10) + (int64_t)((2 * fraction - 1) * 1024);
+    }
+    memcpy(&bits, &narrow, sizeof bits);
+    return dtype == LS_BF16 ? bits >> 16 : bits;
+}
+
+uint64_t ls_check_ulps(ls_dtype dtype, double a, double b)
+{
+    if (isnan(a) || isnan(b)) return isnan(a) && isnan(b) ? 0 : UINT64_MAX;
+    const int64_t x = magnitude_of(dtype, a), y = magnitude_of(dtype, b);
+    if ((signbit(a) != 0) != (signbit(b) != 0)) return (uint64_t)x + (uint64_t)y + 1;
+    return (uint64_t)(x > y ? x - y : y - x);
+}
+
+/* ---- what a tensor's values are ---- */
+
+ls_check_formats ls_check_look_at(ls_dtype dtype, const void *values, size_t count)
+{
+    const unsigned char *at = values;
+    ls_check_formats all = {dtype == LS_F32, dtype == LS_F32, 0};
+    for (size_t i = 0; i < count && (all.bf16 || all.f16); i++, at += sizeof(float)) {
+        uint32_t bits;
+        float value;
+        memcpy(&bits, at, sizeof bits);
+        memcpy(&value, at, sizeof value);
+        if ((bits & 0x007fffffu) != 0 && isfinite(value)) all.telling++;
+        if ((bits & 0xffffu) != 0) all.bf16 = false;
+        if (!all.f16 || value == 0 || !isfinite(value)) continue;
+        const double scaled = fabs((double)value) * 0x1p24;
+        all.f16 = scaled < 0x1p10 ? rint(scaled) == scaled
+                                  : (bits & 0x1fffu) == 0 && fabs((double)value) <= 65504;
+    }
+    return all;
+}
+
+static bool same_bits(double a, double b)
+{
+    uint64_t x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    return x == y || (isnan(a) && isnan(b));
+}
+
+bool ls_check_equal(ls_dtype golden_dtype, const void *golden, ls_dtype dtype, ls_dtype format,
+                    const void *values, size_t count)
+{
+    enum { CHUNK = 1024 };
+    double mine[CHUNK], theirs[CHUNK];
+    const size_t step = ls_dtype_bytes(golden_dtype), other = ls_dtype_bytes(dtype);
+    if (dtype == golden_dtype && memcmp(golden, values, count * step) == 0) return true;
+    for (size_t done = 0; done < count; done += CHUNK) {
+        const size_t n = count - done < CHUNK ? count - done : CHUNK;
+        ls_widen(LS_F64, mine, golden_dtype, (const unsigned char *)golden + done * step, n);
+        ls_widen(LS_F64, theirs, dtype, (const unsigned char *)values + done * other, n);
+        if (ls_check_is_coarser(format, golden_dtype)) ls_check_round(format, mine, n);
+        for (size_t i = 0; i < n; i++)
+            if (!same_bits(mine[i], theirs[i])) return false;
+    }
+    return true;
+}

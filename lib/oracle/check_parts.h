@@ -1,0 +1,146 @@
+/* check_parts.h - what the files that judge a candidate share. */
+#ifndef LS_ORACLE_CHECK_PARTS_H
+#define LS_ORACLE_CHECK_PARTS_H
+
+#include "oracle/bounds.h"
+#include "oracle/check.h"
+
+/* ---- check_format.c: formats of numbers ---- */
+
+/* Whether a's unit roundoff is larger than b's; and the coarser of two. */
+bool ls_check_is_coarser(ls_dtype a, ls_dtype b);
+ls_dtype ls_check_coarser(ls_dtype a, ls_dtype b);
+
+/* value rounded to nearest, ties to even, in a format; beyond its range: infinity. In place. */
+void ls_check_round(ls_dtype format, double *values, size_t count);
+
+/* Steps from a to b in a format that has both; UINT64_MAX when one is NaN; +0 and -0 are 1 apart.
+ */
+uint64_t ls_check_ulps(ls_dtype format, double a, double b);
+
+/* Whether every value of an F32 tensor is a number of BF16, of F16; and how many have more than one
+ * significant bit: 0, 1 and 1/2 are numbers of every format and tell nothing. Of other dtypes: no.
+ */
+typedef struct ls_check_formats {
+    bool bf16, f16;
+    size_t telling;
+} ls_check_formats;
+ls_check_formats ls_check_look_at(ls_dtype dtype, const void *values, size_t count);
+
+/* Same bits, NaN equal to NaN, the golden values rounded to `format` where that is coarser. */
+bool ls_check_equal(ls_dtype golden_dtype, const void *golden, ls_dtype dtype, ls_dtype format,
+                    const void *values, size_t count);
+
+/* ---- the state of a judgement ---- */
+
+/* A node of a step. */
+typedef struct ls_check_place {
+    const ls_golden_tensor *golden;       /* NULL: the directory lacks it */
+    const ls_candidate_tensor *candidate; /* NULL: missing */
+    ls_judged *judged;                    /* NULL: missing, or not asked for */
+    ls_check_formats formats;
+    ls_dtype format;    /* of the candidate's values */
+    ls_dtype precision; /* coarsest format of all that it depends on, itself among them */
+    bool known;         /* precision: the candidate has any of that */
+    bool wrong_before;  /* something that it depends on is different */
+    size_t differs;     /* the first element that is not the golden bits */
+} ls_check_place;
+
+/* The precisions for which runs were done. */
+enum { LS_CHECK_PRECISIONS = LS_BF16 + 1 };
+
+struct ls_check {
+    const ls_golden *golden;
+    const ls_candidate *candidate;
+    ls_check_options options;
+    const ls_graph *graph;
+    size_t nodes, steps;
+    ls_check_place *places; /* steps x nodes */
+    size_t *reads_end;      /* per node: end of its part of `reads`, the parameters that it reads */
+    int *reads;
+    int *gradients; /* per parameter: the node of its gradient; what the norm reads */
+    int *updated;   /* per parameter: its node after the step */
+    ls_truth *truths[LS_CHECK_PRECISIONS];
+    ls_judgement *judgement;
+};
+
+ls_status ls_check_state_create(struct ls_check **ret_check, const ls_golden *golden,
+                                const ls_candidate *candidate,
+                                const ls_check_options *options) LS_MUST_USE;
+void ls_check_state_destroy(struct ls_check **check);
+
+/* The format of every tensor of the candidate. Then, after bits were compared, the precision of
+ * every place; then the runs for those of tensors that are not equal and have no golden bound. */
+ls_status ls_check_find_formats(struct ls_check *check) LS_MUST_USE;
+void ls_check_spread_precision(struct ls_check *check);
+ls_status ls_check_find_truths(struct ls_check *check) LS_MUST_USE;
+
+ls_check_place *ls_check_at(const struct ls_check *check, uint64_t step, int node);
+
+/* The nodes of the same step that a node reads. */
+const int *ls_check_inputs(const struct ls_check *check, int node, size_t *ret_count);
+/* Parameters that a node reads: those before the step. */
+const int *ls_check_reads(const struct ls_check *check, int node, size_t *ret_count);
+
+/* Whether the golden directory lets this node be computed again: not one that it was given. */
+bool ls_check_has_operation(const struct ls_check *check, const ls_check_place *place);
+
+/* Largest distance from the truth that is allowed at a place, and the truth: NULL, then it is from
+ * the golden values. Infinity: nothing is known. */
+double ls_check_bound(const struct ls_check *check, const ls_check_place *place,
+                      const double **ret_truth);
+
+/* ---- check_workers.c ---- */
+
+/* Of item i; context: the judgement's state. Writes only what is i's own. */
+typedef ls_status ls_check_task(void *context, size_t i);
+/* Does all of them, in no particular order; the error of the first that fails. what: for progress.
+ */
+ls_status ls_check_work(struct ls_check *check, ls_check_task *task, size_t count,
+                        const char *what) LS_MUST_USE;
+
+/* ---- check_operands.c ---- */
+
+/* An operation's operands in binary64. */
+typedef struct ls_check_operands {
+    ls_operands operands;
+    ls_update update;
+    bool own; /* all are the candidate's own, or what the golden directory gives everybody */
+    ls_dtype coarsest; /* format of these and of what they make */
+    ls_precision precision;
+    const double **values, **params, **moment1, **moment2;
+    double **room; /* every array that was made */
+    size_t rooms;
+} ls_check_operands;
+
+/* Loads what the operation of a place reads. fill: golden tensors for those that the candidate does
+ * not have; without it nothing is loaded once one is missing, and own is false. everything: all
+ * parameters, for who looks for causes. Errors: LS_ERR_MEMORY. */
+ls_status ls_check_load(ls_check_operands *ret_loaded, const struct ls_check *check,
+                        const ls_check_place *place, bool fill, bool everything) LS_MUST_USE;
+void ls_check_unload(ls_check_operands *loaded);
+
+/* A tensor of the candidate / of the golden directory in binary64; the caller frees it. */
+ls_status ls_check_widen(double **ret_values, ls_dtype dtype, const void *values,
+                         size_t count) LS_MUST_USE;
+
+/* ---- check_local.c ---- */
+
+/* Everything about one tensor that is not equal, but for the verdict. */
+ls_status ls_check_measure(const struct ls_check *check, ls_check_place *place) LS_MUST_USE;
+
+/* A tensor's operation computed again from the candidate's own inputs: values and bounds, which the
+ * caller frees; both stay as they are when one of the inputs is missing. */
+ls_status ls_check_again(const struct ls_check *check, const ls_check_place *place,
+                         double **ret_right, double **ret_bound) LS_MUST_USE;
+
+/* Whether `value` may stand for `right`: both NaN, the same infinity, or |value - right| <= bound.
+ */
+bool ls_check_allowed(double value, double right, double bound);
+
+/* ---- check_findings.c ---- */
+
+/* Which tensors are wrong by themselves, and why. */
+ls_status ls_check_find(struct ls_check *check) LS_MUST_USE;
+
+#endif

@@ -1,0 +1,47 @@
+/* check_remedy.c - what to look at in one's own code when a mistake is suspected. */
+#include "oracle/check.h"
+
+const char *ls_cause_remedy(ls_cause cause)
+{
+    static const char *const remedies[LS_CAUSES] = {
+        [LS_CAUSE_BIAS_PER_RANK] = "add the bias of a row-parallel linear after the sum over the "
+                                   "ranks, or on one rank alone",
+        [LS_CAUSE_BIAS_MISSING] = "add the bias of this linear, once, after the sum over the ranks",
+        [LS_CAUSE_NOT_REDUCED] = "sum over the ranks that each hold a part, and go on with the "
+                                 "sum, not with the buffer that went in",
+        [LS_CAUSE_REDUCED_TWICE] = "sum once: look for a second all-reduce, as of an input "
+                                   "gradient that the layer before sums again",
+        [LS_CAUSE_AVERAGED] = "sum, do not average; divide once, by the number of valid targets "
+                              "of the whole batch",
+        [LS_CAUSE_REPLICATED_GRADIENT] = "sum the gradient of a parameter that every rank holds "
+                                         "over the ranks that used it on different tokens or heads",
+        [LS_CAUSE_TIED_ONE_SIDE] = "sum both uses of the tied embedding, input and head, before "
+                                   "the update, on every stage that holds it",
+        [LS_CAUSE_SHARD_ORDER] = "join the shards in rank order along the dimension that was cut: "
+                                 "a gather lays them one after another along the first",
+        [LS_CAUSE_INTERLEAVED] = "compare the order of columns in the fused weight: whole "
+                                 "q, k, v (gate, up) per rank, not rows in turn",
+        [LS_CAUSE_TRANSPOSED] = "weights are [in, out] here: y = x W + b; others keep [out, in]",
+        [LS_CAUSE_CAUSAL_MASK] = "query i sees the keys 0 to i, itself among them; with cut "
+                                 "sequences count positions from the start of the whole one",
+        [LS_CAUSE_TARGET_SHIFT] =
+            "the batch's targets are shifted already: do not shift them again",
+        [LS_CAUSE_PADDED_VOCABULARY] = "leave the padded rows of the vocabulary out of the "
+                                       "softmax and its gradient",
+        [LS_CAUSE_SCORE_SCALE] = "scale scores once, by 1 / sqrt(width of one head)",
+        [LS_CAUSE_GELU_VARIANT] = "take the model's form of GELU, tanh or exact, forward and "
+                                  "backward",
+        [LS_CAUSE_NORM_EPSILON] = "take the model's epsilon, added to the variance inside the root",
+        [LS_CAUSE_MEAN_OF_MEANS] = "add the losses and the counts of valid targets of all "
+                                   "micro-batches and ranks, then divide once",
+        [LS_CAUSE_CLIPPING_PER_RANK] = "add the squares over all ranks' shards before the root: "
+                                       "one norm, one factor for everybody",
+        [LS_CAUSE_REPLICAS_COUNTED] = "count a parameter that several ranks hold once in the norm",
+        [LS_CAUSE_UPDATE_TWICE] = "apply the optimizer once per step to each parameter",
+        [LS_CAUSE_DROPOUT_MASK] = "recompute with the mask of the forward pass; to be compared, "
+                                  "take the masks of masks.safetensors",
+        [LS_CAUSE_POSITIONS] = "count positions from the start of the sequence, not of the shard; "
+                               "a rotary pair is i and i + half of a head's width",
+    };
+    return cause >= 0 && cause < LS_CAUSES ? remedies[cause] : NULL;
+}

@@ -1,0 +1,152 @@
+/* check_command.c - judges another backend's tensors against a golden directory. */
+#include <stdio.h>
+#include <string.h>
+
+#include "check_facts.h"
+#include "interrupt.h"
+#include "lockstep/base/show.h"
+#include "report/progress.h"
+
+enum { OPTIONS = 12 };
+
+static const char *const computed_names[] = {"as-written", "f32", "tf32", "f16", "bf16", NULL};
+static const ls_dtype computed_dtypes[] = {LS_F32, LS_F32, LS_F16, LS_F16, LS_BF16};
+
+static void make_options(check_settings *s, ls_option options[OPTIONS])
+{
+    *s = (check_settings){0};
+    options[0] = ls_option_string("map", &s->map, "NAMES",
+                                  "whose names and arrangement the candidate's parameters have: "
+                                  "hf, hf-gpt2, hf-llama, hf-bert, meta-llama, megatron, "
+                                  "megatron-core; when not given, the golden directory's");
+    options[1] = ls_option_string("only", &s->only, "PATTERN",
+                                  "judges the tensors of these names alone, with or without "
+                                  "stepN/; * stands for any text, ? for one character");
+    options[2] = ls_option_string("show", &s->show, "TENSOR",
+                                  "this tensor's whole story: shape, what makes it, the worst "
+                                  "elements, and a picture of where they are");
+    options[3] = ls_option_flag("complete", &s->complete,
+                                "every tensor of the golden directory must be there");
+    options[4] = ls_option_flag("all", &s->all, "lists every tensor and every mistake");
+    options[5] = ls_option_choice("computed", &s->computed, computed_names,
+                                  "in which precision products were computed, if that is coarser "
+                                  "than what was written");
+    options[6] = ls_option_flag("digests", &s->digests,
+                                "first reads the whole golden directory and compares its digests; "
+                                "without it those of tensors that differ alone");
+    options[7] = ls_option_int("threads", &s->threads, 0, 64, "N",
+                               "threads that compute operations again; 0: one per core");
+    options[8] = ls_option_flag("json", &s->json,
+                                "one JSON object on standard output, words on standard error");
+    options[9] = ls_option_flag("help", &s->help, "this text");
+}
+
+enum { USED_OPTIONS = 10 };
+
+static ls_status read_check_settings(check_settings *s, const command_spec *command, int argc,
+                                     const char *const *argv)
+{
+    ls_status status = LS_OK;
+    ls_option options[OPTIONS];
+    static const char *const names[] = {"GOLDEN", "CANDIDATE"};
+    const char *words[2] = {NULL, NULL};
+    ls_words rest = {names, 2, words};
+    make_options(s, options);
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0) {
+            printf("lockstep %s GOLDEN CANDIDATE - %s\n\n", command->name, command->summary);
+            ls_options_help(stdout, options, USED_OPTIONS);
+            s->help = true;
+            return LS_OK;
+        }
+    LS_TRY(ls_options_parse(options, USED_OPTIONS, argc, argv, &rest));
+    s->golden = words[0];
+    s->candidate = words[1];
+exit:
+    return status;
+}
+
+/* ---- progress: each kind of work anew ---- */
+
+typedef struct check_progress {
+    ls_progress progress;
+    const char *what;
+    uint64_t done;
+} check_progress;
+
+static void on_advance(void *context, uint64_t done, uint64_t of, const char *what)
+{
+    check_progress *p = context;
+    if (p->what != what || done < p->done) {
+        ls_progress_clear(&p->progress);
+        ls_progress_begin(&p->progress, stderr, of);
+        p->done = 0;
+        p->what = what;
+    }
+    ls_progress_advance(&p->progress, done - p->done, what);
+    p->done = done;
+}
+
+/* ---- the command ---- */
+
+static ls_status look_at(const checked *c, ls_look **ret_look)
+{
+    ls_status status = LS_OK;
+    const char *name = c->settings->show;
+    if (!name) return LS_OK;
+    const ls_judged *judged = ls_judgement_find(c->judgement, name);
+    if (!judged) {
+        const char *near = NULL, *known[1];
+        for (size_t i = 0; i < c->judgement->count && !near; i++) {
+            known[0] = c->judgement->tensors[i].golden->name;
+            near = ls_nearest(name, known, 1);
+        }
+        LS_FAIL(LS_ERR_INPUT, "--show %s: no tensor of this name was judged%s%s", ls_show(name),
+                near ? "; is meant: " : "", near ? near : "");
+    }
+    LS_TRY(ls_look_create(ret_look, c->judgement, judged));
+exit:
+    return status;
+}
+
+ls_status check_command(const command_spec *command, int argc, const char *const *argv)
+{
+    ls_status status = LS_OK;
+    check_settings s;
+    check_progress progress = {.what = NULL};
+    ls_golden *golden = NULL;
+    ls_candidate *candidate = NULL;
+    ls_judgement *judgement = NULL;
+    ls_look *look = NULL;
+    LS_TRY(read_check_settings(&s, command, argc, argv));
+    if (s.help) goto exit;
+    interrupts_stop_ranks();
+    FILE *out = s.json ? stderr : stdout;
+    LS_TRY(ls_golden_open(&golden, s.golden));
+    if (s.digests) LS_TRY(ls_golden_verify(golden, NULL, NULL));
+    LS_TRY(ls_candidate_open(&candidate, golden, s.candidate, s.map));
+    const ls_check_options options = {.only = s.only,
+                                      .complete = s.complete,
+                                      .has_computed = s.computed > 0,
+                                      .computed = computed_dtypes[s.computed],
+                                      .threads = s.threads,
+                                      .stop = &stop_wanted,
+                                      .context = &progress,
+                                      .advance = on_advance};
+    ls_progress_begin(&progress.progress, stderr, 1);
+    LS_TRY(ls_check(&judgement, golden, candidate, &options));
+    ls_progress_clear(&progress.progress);
+    checked c = {&s, golden, candidate, judgement, NULL};
+    LS_TRY(look_at(&c, &look));
+    c.look = look;
+    LS_TRY(print_judgement(out, &c));
+    if (s.json) LS_TRY(print_check_json(&c));
+    if (judgement->different > 0) status = LS_DIFFERENT;
+exit:
+    ls_progress_clear(&progress.progress);
+    ls_look_destroy(&look);
+    ls_judgement_destroy(&judgement);
+    ls_candidate_close(&candidate);
+    ls_golden_close(&golden);
+    return status;
+}
