@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,17 +100,48 @@ static int compare_paths(const void *left, const void *right)
     return strcmp(a->path, b->path);
 }
 
-static ls_status find_in_folder(ls_candidate_files *files, const char *path)
+/* A golden directory as a candidate must have begun with the same numbers; one that cannot be read
+ * says nothing. */
+static ls_status check_start(const ls_golden *golden, const char *path)
+{
+    static const char *const names[] = {"weights.safetensors", "batch.safetensors"};
+    ls_status status = LS_OK;
+    char *manifest = NULL;
+    json_t *root = NULL;
+    LS_TRY(ls_manifest_path(&manifest, path, "manifest.json"));
+    root = json_load_file(manifest, 0, NULL);
+    const char *dtype = json_string_value(json_object_get(root, "dtype"));
+    const bool same_dtype =
+        dtype && strcmp(dtype, golden->run.dtype == LS_F64 ? "f64" : "f32") == 0;
+    for (int i = same_dtype ? 0 : 1; i < 2; i++) {
+        const json_t *entry = json_object_get(json_object_get(root, "files"), names[i]);
+        const char *theirs = json_string_value(json_object_get(entry, "sha256"));
+        const ls_manifest_file *ours = ls_golden_listed(golden->files, names[i]);
+        if (theirs && ours && strcmp(theirs, ours->sha256) != 0)
+            LS_FAIL(LS_ERR_INPUT,
+                    "%s: is a golden directory of a run that began otherwise: its %s has the "
+                    "SHA-256 %.16s..., that of %s %.16s...",
+                    ls_show(path), names[i], ls_show(theirs), ls_show(golden->path), ours->sha256);
+    }
+exit:
+    json_decref(root);
+    free(manifest);
+    return status;
+}
+
+static ls_status find_in_folder(ls_candidate_files *files, const ls_golden *golden,
+                                const char *path)
 {
     ls_status status = LS_OK;
     struct stat about;
     char *ranks = NULL;
     size_t other = 0;
+    const bool is_golden = ls_manifest_is_golden(path);
+    if (is_golden) LS_TRY(check_start(golden, path));
     LS_TRY(list(files, path, false, &other));
     LS_TRY(ls_manifest_path(&ranks, path, "ranks"));
     /* A golden directory has what its ranks held beside the whole: that is the same once more. */
-    if (stat(ranks, &about) == 0 && S_ISDIR(about.st_mode) &&
-        (files->count == 0 || !ls_manifest_is_golden(path)))
+    if (stat(ranks, &about) == 0 && S_ISDIR(about.st_mode) && (files->count == 0 || !is_golden))
         LS_TRY(list(files, ranks, true, &other));
     if (files->count == 0)
         LS_FAIL(LS_ERR_INPUT, "%s: a directory without a candidate's .safetensors files%s",
@@ -262,7 +294,7 @@ ls_status ls_candidate_files_open(ls_candidate_files *files, const ls_golden *go
         LS_FAIL(errno == EACCES ? LS_ERR_IO : LS_ERR_INPUT, "%s: %s", ls_show(path),
                 ls_show_errno(errno));
     if (S_ISDIR(about.st_mode)) {
-        LS_TRY(find_in_folder(files, path));
+        LS_TRY(find_in_folder(files, golden, path));
     } else {
         if (ends_with(path, ".npy") || ends_with(path, ".npz"))
             LS_FAIL(LS_ERR_INPUT,

@@ -1,15 +1,14 @@
 /* golden.c - a golden directory opened, tensor by tensor against the graph of its model. */
-#include <math.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "lockstep/base/show.h"
-#include "lockstep/numerics/digest.h"
+#include "lockstep/base/widen.h"
 #include "oracle/golden_files.h"
 #include "oracle/tensor_name.h"
-#include "train/checkpoint_file.h"
 
 /* Files up to here are held against their SHA-256 when the directory is opened: a fraction of a
  * second. Larger ones by ls_golden_verify. */
@@ -209,15 +208,58 @@ exit:
 
 /* ---- weights ---- */
 
-/* What a training run would refuse, it refuses here; then the arrays themselves. Integers need
- * weights only where they multiply. */
+static ls_status take_param(ls_golden *golden, const ls_golden_file *file, int array, size_t p)
+{
+    ls_status status = LS_OK;
+    ls_golden_files *files = golden->files;
+    const ls_param *param = &golden->table->params[p];
+    const uint64_t dims[2] = {param->dims[0], param->dims[1]};
+    char name[128], found[LS_GOLDEN_SHAPE], wanted[LS_GOLDEN_SHAPE];
+    snprintf(name, sizeof name, "%s%s", ls_checkpoint_prefixes[array], param->name);
+    const ls_tensor_info *info = ls_safetensors_find(file->file, name);
+    if (!info && (array > 0 || golden->kind == LS_GOLDEN_INTEGERS)) goto exit;
+    if (!info)
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: has no tensor %s; a golden directory's weights have the names of the "
+                "parameter table",
+                ls_show(file->path), name);
+    if (info->n_dims != param->n_dims ||
+        memcmp(info->dims, dims, sizeof *dims * (size_t)param->n_dims) != 0)
+        LS_FAIL(LS_ERR_INPUT, "%s: tensor %s has the shape %s; the model's is %s",
+                ls_show(file->path), name, ls_golden_shape(info->n_dims, info->dims, found),
+                ls_golden_shape(param->n_dims, dims, wanted));
+    if (!ls_widens(info->dtype, LS_F64))
+        LS_FAIL(LS_ERR_INPUT, "%s: tensor %s is %s; must be F32, F64, F16 or BF16",
+                ls_show(file->path), name, ls_dtype_name(info->dtype));
+    LS_TRY(ls_golden_aligned(files, info, &files->params[array][p]));
+    files->dtypes[array][p] = info->dtype;
+exit:
+    return status;
+}
+
+/* What a training run would refuse. */
+static ls_status check_weights(const ls_golden *golden)
+{
+    ls_status status = LS_OK;
+    ls_checkpoint_file checkpoint = {0};
+    ls_run run = golden->run;
+    run.steps = UINT64_MAX; /* what it stands at is said below */
+    LS_TRY(ls_checkpoint_open(&checkpoint, &run, golden->table));
+    if (checkpoint.step != golden->first_step)
+        LS_FAIL(LS_ERR_INPUT, "%s: stands at step %llu; the manifest's first_step is %llu",
+                ls_show(run.load), (unsigned long long)checkpoint.step,
+                (unsigned long long)golden->first_step);
+exit:
+    ls_checkpoint_close(&checkpoint);
+    return status;
+}
+
+/* Integers need weights only where they multiply. */
 static ls_status read_weights(ls_golden *golden)
 {
     ls_status status = LS_OK;
     ls_golden_files *files = golden->files;
     ls_golden_file *file;
-    ls_checkpoint_file checkpoint;
-    bool opened = false;
     LS_TRY(ls_manifest_path(&files->weights_path, golden->path, "weights.safetensors"));
     for (int array = 0; array < LS_CHECKPOINT_ARRAYS; array++) {
         files->params[array] = calloc(golden->table->count, sizeof *files->params[array]);
@@ -227,42 +269,13 @@ static ls_status read_weights(ls_golden *golden)
     }
     if (golden->kind == LS_GOLDEN_INTEGERS && !is_there(files->weights_path)) goto exit;
     golden->run.load = files->weights_path;
-    if (golden->kind == LS_GOLDEN_TRAINING) {
-        LS_TRY(ls_checkpoint_open(&checkpoint, &golden->run, golden->table));
-        opened = true;
-        if (checkpoint.step != golden->first_step)
-            LS_FAIL(LS_ERR_INPUT, "%s: stands at step %llu; the manifest's first_step is %llu",
-                    ls_show(files->weights_path), (unsigned long long)checkpoint.step,
-                    (unsigned long long)golden->first_step);
-    }
+    LS_TRY(ls_golden_check_listed(files, "weights.safetensors"));
     LS_TRY(ls_golden_file_of(files, "weights.safetensors", &file));
-    for (int array = 0; array < LS_CHECKPOINT_ARRAYS; array++) {
-        for (size_t p = 0; p < golden->table->count; p++) {
-            const ls_param *param = &golden->table->params[p];
-            char name[128], found[LS_GOLDEN_SHAPE], wanted[LS_GOLDEN_SHAPE];
-            snprintf(name, sizeof name, "%s%s", ls_checkpoint_prefixes[array], param->name);
-            const ls_tensor_info *info = ls_safetensors_find(file->file, name);
-            if (!info && (array > 0 || golden->kind == LS_GOLDEN_INTEGERS)) continue;
-            if (!info)
-                LS_FAIL(LS_ERR_INPUT,
-                        "%s: has no tensor %s; a golden directory's weights have the "
-                        "names of the parameter table",
-                        ls_show(file->path), name);
-            const uint64_t dims[2] = {param->dims[0], param->dims[1]};
-            if (info->n_dims != param->n_dims || info->dims[0] != dims[0] ||
-                (info->n_dims == 2 && info->dims[1] != dims[1]))
-                LS_FAIL(LS_ERR_INPUT, "%s: tensor %s has the shape %s; the model's is %s",
-                        ls_show(file->path), name, ls_golden_shape(info->n_dims, info->dims, found),
-                        ls_golden_shape(param->n_dims, dims, wanted));
-            if (info->dtype == LS_I32 || info->dtype == LS_I64 || info->dtype == LS_U8)
-                LS_FAIL(LS_ERR_INPUT, "%s: tensor %s is %s; must be F32, F64, F16 or BF16",
-                        ls_show(file->path), name, ls_dtype_name(info->dtype));
-            LS_TRY(ls_golden_aligned(files, info, &files->params[array][p]));
-            files->dtypes[array][p] = info->dtype;
-        }
-    }
+    for (int array = 0; array < LS_CHECKPOINT_ARRAYS; array++)
+        for (size_t p = 0; p < golden->table->count; p++)
+            LS_TRY(take_param(golden, file, array, p));
+    if (golden->kind == LS_GOLDEN_TRAINING) LS_TRY(check_weights(golden));
 exit:
-    if (opened) ls_checkpoint_close(&checkpoint);
     return status;
 }
 
@@ -274,19 +287,27 @@ static ls_status check_folder(const char *path)
     struct stat about;
     char *manifest = NULL;
     if (stat(path, &about) != 0)
-        LS_FAIL(LS_ERR_INPUT, "%s: there is no such directory", ls_show(path));
+        LS_FAIL(errno == EACCES ? LS_ERR_IO : LS_ERR_INPUT, "%s: %s", ls_show(path),
+                ls_show_errno(errno));
     if (!S_ISDIR(about.st_mode))
-        LS_FAIL(LS_ERR_INPUT, "%s: is a file; a golden directory is what lockstep dump makes",
+        LS_FAIL(LS_ERR_INPUT, "%s: is no directory; a golden directory is what lockstep dump makes",
                 ls_show(path));
     LS_TRY(ls_manifest_path(&manifest, path, "manifest.json"));
     if (!is_there(manifest))
         LS_FAIL(LS_ERR_INPUT,
-                "%s: has no manifest.json; a golden directory is what lockstep dump "
-                "makes",
+                "%s: has no manifest.json; a golden directory is what lockstep dump makes",
                 ls_show(path));
 exit:
     free(manifest);
     return status;
+}
+
+/* Without slashes at the end, which texts would double. */
+static char *own_path(const char *path)
+{
+    char *own = strdup(path);
+    for (size_t n = own ? strlen(own) : 0; n > 1 && own[n - 1] == '/';) own[--n] = '\0';
+    return own;
 }
 
 ls_status ls_golden_open(ls_golden **ret_golden, const char *path)
@@ -297,7 +318,7 @@ ls_status ls_golden_open(ls_golden **ret_golden, const char *path)
     if (golden) golden->files = calloc(1, sizeof *golden->files);
     if (!golden || !golden->files) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
     ls_golden_files *files = golden->files;
-    files->path = strdup(path);
+    files->path = own_path(path);
     if (!files->path) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
     golden->path = files->path;
     LS_TRY(check_folder(path));

@@ -60,13 +60,6 @@ exit:
     return status;
 }
 
-static bool listed(const ls_manifest *manifest, const char *name)
-{
-    for (size_t i = 0; i < manifest->n_files; i++)
-        if (strcmp(manifest->files[i].name, name) == 0) return true;
-    return false;
-}
-
 ls_status ls_golden_read_batches(ls_golden *golden)
 {
     ls_status status = LS_OK;
@@ -74,8 +67,9 @@ ls_status ls_golden_read_batches(ls_golden *golden)
     const ls_config *config = &golden->run.config;
     const bool masked = config->objective == LS_MASKED_TOKEN;
     ls_golden_file *file;
-    if (golden->kind == LS_GOLDEN_INTEGERS && !listed(&files->manifest, "batch.safetensors"))
+    if (golden->kind == LS_GOLDEN_INTEGERS && !ls_golden_listed(files, "batch.safetensors"))
         return LS_OK;
+    LS_TRY(ls_golden_check_listed(files, "batch.safetensors"));
     LS_TRY(ls_golden_file_of(files, "batch.safetensors", &file));
     if (golden->steps > ls_safetensors_count(file->file))
         LS_FAIL(LS_ERR_INPUT, "%s: has %zu tensors; the manifest's %zu steps need two each",

@@ -60,6 +60,23 @@ exit:
 
 /* ---- bytes and SHA-256 of whole files ---- */
 
+const ls_manifest_file *ls_golden_listed(const ls_golden_files *files, const char *name)
+{
+    for (size_t i = 0; i < files->manifest.n_files; i++)
+        if (strcmp(files->manifest.files[i].name, name) == 0) return &files->manifest.files[i];
+    return NULL;
+}
+
+ls_status ls_golden_check_listed(const ls_golden_files *files, const char *name)
+{
+    ls_status status = LS_OK;
+    if (!ls_golden_listed(files, name))
+        LS_FAIL(LS_ERR_INPUT, "%s/manifest.json: files does not name %s, which belongs to it",
+                ls_show(files->path), name);
+exit:
+    return status;
+}
+
 static ls_status check_digest(int descriptor, const ls_manifest_file *file, const char *path,
                               void (*advance)(void *, size_t), void *context)
 {

@@ -38,6 +38,10 @@ ls_status ls_golden_file_of(ls_golden_files *files, const char *name,
 ls_status ls_golden_aligned(ls_golden_files *files, const ls_tensor_info *info,
                             const void **ret_values) LS_MUST_USE;
 
+/* The manifest's entry of a file that it binds by SHA-256; NULL. The second: LS_ERR_INPUT. */
+const ls_manifest_file *ls_golden_listed(const ls_golden_files *files, const char *name);
+ls_status ls_golden_check_listed(const ls_golden_files *files, const char *name) LS_MUST_USE;
+
 /* Whether the files that the manifest names have its bytes and SHA-256; those above `most` bytes
  * are held against their size alone. LS_ERR_INPUT names the file. */
 ls_status ls_golden_check_files(const ls_golden_files *files, uint64_t most,
