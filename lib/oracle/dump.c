@@ -154,7 +154,7 @@ static ls_status write_everything(dump *d)
     if (options->whole) {
         LS_TRY(ls_dump_tensors_check(d));
         LS_TRY(ls_dump_tensors_digest(d, digest));
-        // TRUTH
+        if (options->truth) LS_TRY(ls_dump_write_truth(d));
         LS_TRY(ls_dump_write_manifest(d, digest));
         LS_TRY(ls_dump_tensors_commit(d));
     }

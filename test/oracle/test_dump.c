@@ -1,0 +1,541 @@
+/* test_dump.c - golden directories: the same in every layout, with the gradients of the serial run,
+ * and whole or not there at all. ORDERED. */
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "lockstep/io/safetensors.h"
+#include "lockstep/model/store.h"
+#include "lockstep/numerics/ignore.h"
+#include "oracle/dump_fixture.h"
+#include "oracle/dump_parts.h"
+#include "oracle/record.h"
+
+static ls_config config;
+static ls_text text;
+
+static ls_run small_run(model m, uint64_t steps)
+{
+    config = model_config(m);
+    config.layers = 2;
+    text = fixture_text();
+    return fixture_run(&config, &text, steps);
+}
+
+/* ---- layouts ---- */
+
+START_TEST(every_layout_gives_the_same_directory)
+{
+    static const grid_of grids[] = {
+        {1, 1, 1, false, 1, 1, LS_GPIPE, LS_RECOMPUTE_NONE},
+        {1, 1, 2, false, 1, 2, LS_GPIPE, LS_RECOMPUTE_LAYER},
+        {1, 1, 3, true, 1, 1, LS_GPIPE, LS_RECOMPUTE_SELECTIVE},
+        {1, 1, 6, true, 1, 5, LS_GPIPE, LS_RECOMPUTE_STAGE},
+        {2, 2, 1, false, 1, 2, LS_1F1B, LS_RECOMPUTE_STAGE},
+        {2, 2, 2, true, 1, 2, LS_GPIPE, LS_RECOMPUTE_NONE},
+        {5, 1, 1, false, 1, 1, LS_GPIPE, LS_RECOMPUTE_NONE},
+    };
+    ls_run run = small_run((model)_i, 2);
+    ls_dump_options options = dump_plainly();
+    char first[65] = "";
+    for (size_t g = 0; g < sizeof grids / sizeof grids[0]; g++) {
+        run.serial = false;
+        run.layout = fixture_layout(&grids[g]);
+        if (_i == ROW_FIRST) run.layout.sp = false; /* has none */
+        const ls_dump_summary summary = dump_ok(&run, scratch_path("golden"), &options);
+        if (g == 0) memcpy(first, summary.digest, sizeof first);
+        ck_assert_msg(strcmp(first, summary.digest) == 0, "layout %zu: %s and %s", g, first,
+                      summary.digest);
+    }
+    /* Read by the reader, which believes nothing. */
+    ls_golden *golden = open_ok(scratch_path("golden"));
+    ASSERT_OK(ls_golden_verify(golden, NULL, NULL));
+    ck_assert_uint_eq(golden->count, 2 * golden->graph->count);
+    ck_assert_uint_eq(golden->steps, 2);
+    ls_golden_close(&golden);
+}
+END_TEST
+
+/* Whatever else is written down, and in either precision and engine. */
+START_TEST(precisions_and_engines)
+{
+    ls_run run = small_run(LLAMA, 1);
+    ls_dump_options options = dump_plainly();
+    char first[65];
+    run.serial = false;
+    for (int f64 = 0; f64 < 2; f64++) {
+        for (int engine = 0; engine < (ls_engine_available(LS_ENGINE_OPENBLAS) ? 2 : 1); engine++) {
+            run.dtype = f64 ? LS_F64 : LS_F32;
+            run.engine = engine ? LS_ENGINE_OPENBLAS : LS_ENGINE_PORTABLE;
+            run.layout = ls_layout_serial();
+            options.per_rank = options.collectives = false;
+            memcpy(first, dump_ok(&run, scratch_path("a"), &options).digest, sizeof first);
+            run.layout.tp = 3;
+            run.layout.dp = 2;
+            options.per_rank = options.collectives = true;
+            ck_assert_str_eq(first, dump_ok(&run, scratch_path("b"), &options).digest);
+        }
+    }
+    ls_golden *golden = open_ok(scratch_path("b"));
+    ck_assert_int_eq(golden->run.dtype, LS_F64);
+    ck_assert_int_eq(golden->run.layout.tp, 3);
+    ck_assert_int_eq(golden->run.layout.dp, 2);
+    ls_golden_close(&golden);
+}
+END_TEST
+
+/* ---- against the serial run ---- */
+
+START_TEST(gradients_and_parameters_are_the_serial_ones)
+{
+    ls_run run = small_run((model)_i, 3);
+    ls_dump_options options = dump_plainly();
+    run.serial = false;
+    run.layout.tp = 2;
+    run.layout.micro_batches = 2;
+    dump_ok(&run, scratch_path("golden"), &options);
+
+    ls_golden *golden = open_ok(scratch_path("golden"));
+    ls_run again = golden->run; /* its weights, its batches */
+    again.serial = true;
+    again.layout = ls_layout_serial();
+    ls_record *record = NULL;
+    ASSERT_OK(ls_record_run(&record, &again, NULL, NULL));
+    char name[128];
+    for (uint64_t s = 0; s < 3; s++) {
+        const ls_recorded_step *step = &record->step[s];
+        ck_assert_double_eq((double)*(const float *)tensor_ok(golden, s, "loss")->values,
+                            step->loss);
+        for (size_t p = 0; p < record->table->count; p++) {
+            const ls_param *param = &record->table->params[p];
+            const size_t bytes = ls_param_elements(param) * sizeof(float);
+            snprintf(name, sizeof name, "grad.%s", param->name);
+            ck_assert_msg(memcmp(tensor_ok(golden, s, name)->values, step->gradient[p], bytes) == 0,
+                          "step %d, %s", (int)s, name);
+            snprintf(name, sizeof name, "param.%s", param->name);
+            ck_assert_msg(memcmp(tensor_ok(golden, s, name)->values, step->value[p], bytes) == 0,
+                          "step %d, %s", (int)s, name);
+        }
+    }
+    ls_record_destroy(&record);
+    ls_golden_close(&golden);
+}
+END_TEST
+
+/* From a checkpoint with an optimizer's state: steps 2 and 3 of a run of 4, and again from what
+ * that dump left. */
+START_TEST(goes_on_from_a_checkpoint)
+{
+    ls_run run = small_run(GPT2, 4);
+    ls_train_result result;
+    ls_dump_options options = dump_plainly();
+    ls_record *record = NULL;
+    ASSERT_OK(ls_record_run(&record, &run, NULL, NULL));
+    char saved[1024];
+    snprintf(saved, sizeof saved, "%s", scratch_path("saved.safetensors"));
+    run.steps = 2;
+    run.save = saved;
+    ASSERT_OK(ls_train(&run, NULL, &result));
+    ls_train_result_free(&result);
+    run.save = NULL;
+    run.load = saved;
+    run.steps = 4;
+    run.seed = 99; /* the checkpoint's own goes before it */
+    const ls_dump_summary first = dump_ok(&run, scratch_path("golden"), &options);
+    ls_golden *golden = open_ok(scratch_path("golden"));
+    ck_assert_uint_eq(golden->first_step, 2);
+    ck_assert_uint_eq(golden->steps, 2);
+    char name[128];
+    for (size_t p = 0; p < record->table->count; p++) {
+        const ls_param *param = &record->table->params[p];
+        snprintf(name, sizeof name, "param.%s", param->name);
+        ck_assert_mem_eq(tensor_ok(golden, 3, name)->values, record->step[3].value[p],
+                         ls_param_elements(param) * sizeof(float));
+    }
+    ck_assert_ptr_nonnull(ls_golden_moment(golden, 0, 1, &(ls_dtype){LS_F32}));
+    const ls_dump_summary second = dump_ok(&golden->run, scratch_path("again"), &options);
+    ck_assert_str_eq(first.digest, second.digest);
+    ls_golden_close(&golden);
+    ls_record_destroy(&record);
+
+    run.steps = 2;
+    ASSERT_SAYS(ls_dump(&run, scratch_path("none"), &options, &(ls_dump_summary){0}), LS_ERR_INPUT,
+                "--steps 2", "begins at step 2");
+    ck_assert_int_eq(access(scratch_path("none"), F_OK), -1);
+}
+END_TEST
+
+/* ---- what it begins with ---- */
+
+START_TEST(telling_start)
+{
+    ls_run run = small_run((model)_i, 1);
+    ls_dump_options options = dump_plainly();
+    dump_ok(&run, scratch_path("golden"), &options);
+    ls_golden *golden = open_ok(scratch_path("golden"));
+    /* No parameter has two equal elements side by side: none is constant. */
+    for (size_t p = 0; p < golden->table->count; p++) {
+        ls_dtype dtype;
+        const float *values = ls_golden_param(golden, 0, (int)p, &dtype);
+        for (size_t i = 1; i < ls_param_elements(&golden->table->params[p]); i++)
+            if (values[i] == values[i - 1]) ck_abort_msg("%s", golden->table->params[p].name);
+    }
+    /* Attention is no mean: rows of probabilities have a largest far above 1 / S. */
+    const float *P = tensor_ok(golden, 0, "layers.0.probabilities")->values;
+    const size_t S = config.seq, rows = config.batch * config.heads * S;
+    double largest = 0;
+    for (size_t r = 0; r < rows; r++) {
+        float most = 0;
+        for (size_t i = 0; i < S; i++)
+            if (P[r * S + i] > most) most = P[r * S + i];
+        largest += (double)most;
+    }
+    ck_assert_double_gt(largest / (double)rows, 2.0 / (double)S);
+    ck_assert_double_lt(largest / (double)rows, 0.9);
+    /* Clipping has something to do. */
+    ck_assert_double_gt(*(const double *)tensor_ok(golden, 0, "norm")->values, run.clip);
+
+    /* Neighbouring runs of sequences of one length have different numbers of targets: a mean of
+     * micro-batch means is not the mean. */
+    const ls_batch *batch = ls_golden_batch(golden, 0);
+    size_t counts[8] = {0};
+    for (size_t b = 0; b < batch->B; b++)
+        for (size_t s = 0; s < batch->S; s++)
+            counts[b] += batch->targets[b * batch->S + s] != LS_IGNORE;
+    for (size_t b = 0; b < batch->B; b++) ck_assert_uint_gt(counts[b], 0);
+    if (config.objective == LS_NEXT_TOKEN) {
+        ck_assert_uint_gt(counts[0] + counts[1], counts[2] + counts[3]);
+        ck_assert_uint_gt(counts[1] + counts[2], counts[3] + counts[4]);
+    } else {
+        ck_assert_int_eq(batch->order[batch->B - 1], LS_IGNORE);
+        ck_assert_int_ne(batch->order[0], LS_IGNORE);
+    }
+    ls_golden_close(&golden);
+}
+END_TEST
+
+START_TEST(training_start_is_where_training_begins)
+{
+    ls_run run = small_run((model)_i, 1);
+    ls_dump_options options = dump_plainly();
+    options.start = LS_START_TRAINING;
+    dump_ok(&run, scratch_path("golden"), &options);
+    ls_golden *golden = open_ok(scratch_path("golden"));
+    ls_store *store = NULL;
+    ASSERT_OK(ls_store_create(&store, golden->table, NULL, NULL));
+    ls_store_init(store, run.seed);
+    for (size_t p = 0; p < golden->table->count; p++) {
+        ls_dtype dtype;
+        const void *values = ls_golden_param(golden, 0, (int)p, &dtype);
+        /* Whole, a parameter has padding at its end alone. */
+        ck_assert_msg(memcmp(values, store->slots[p].value,
+                             ls_param_elements(&golden->table->params[p]) * sizeof(float)) == 0,
+                      "%s", golden->table->params[p].name);
+    }
+    ls_store_destroy(&store);
+    ls_record *record = NULL;
+    ASSERT_OK(ls_record_run(&record, &run, NULL, NULL)); /* from the text */
+    ck_assert_double_eq(record->step[0].loss,
+                        (double)*(const float *)tensor_ok(golden, 0, "loss")->values);
+    ls_record_destroy(&record);
+    ls_golden_close(&golden);
+}
+END_TEST
+
+/* What is kept in the heads' input and behind attention is what the masks say. */
+START_TEST(masks_are_those_of_the_run)
+{
+    ls_run run = small_run(GPT2, 2);
+    ls_dump_options options = dump_plainly();
+    ls_safetensors *masks = NULL;
+    dump_ok(&run, scratch_path("golden"), &options);
+    ls_golden *golden = open_ok(scratch_path("golden"));
+    ASSERT_OK(ls_safetensors_open(&masks, scratch_path("golden/masks.safetensors")));
+    ck_assert_uint_eq(ls_safetensors_count(masks), 2 * (1 + 3 * config.layers));
+    const size_t B = config.batch, S = config.seq, D = config.d_model;
+    for (uint64_t step = 0; step < 2; step++) {
+        const unsigned char *mask =
+            ls_safetensors_find(masks, step ? "step1/mask.embedded" : "step0/mask.embedded")->data;
+        const float *before = tensor_ok(golden, step, "embedding")->values;
+        const float *behind = tensor_ok(golden, step, "embedded")->values;
+        size_t dropped = 0;
+        for (size_t i = 0; i < B * S * D; i++) {
+            dropped += !mask[i];
+            if ((behind[i] == 0) != (!mask[i] || before[i] == 0)) ck_abort_msg("element %zu", i);
+        }
+        ck_assert_uint_gt(dropped, B * S * D / 20);
+        const ls_tensor_info *info = ls_safetensors_find(masks, step ? "step1/mask.layers.1.heads"
+                                                                     : "step0/mask.layers.1.heads");
+        ck_assert_int_eq(info->n_dims, 4);
+        ck_assert_uint_eq(info->dims[1], config.heads);
+        /* A head's first token attends to itself alone: its output is the value / (1 - p), or 0. */
+        const unsigned char *kept = info->data;
+        const float *heads = tensor_ok(golden, step, "layers.1.heads")->values;
+        const size_t width = D / config.heads;
+        for (size_t b = 0; b < B; b++)
+            for (size_t h = 0; h < config.heads; h++)
+                ck_assert(kept[(b * config.heads + h) * S * S] ==
+                          (heads[b * S * D + h * width] != 0));
+    }
+    ls_safetensors_close(&masks);
+    ls_golden_close(&golden);
+}
+END_TEST
+
+/* ---- views that do not fit each other ---- */
+
+/* A dump whose ranks are made up. */
+typedef struct made_up {
+    dump d;
+    ls_dump_options options;
+    ls_batch batch;
+    int32_t targets[64];
+    float values[64];
+} made_up;
+
+static void begin_made_up(made_up *m)
+{
+    memset(m, 0, sizeof *m);
+    m->options = dump_plainly();
+    m->d.options = &m->options;
+    m->d.run = small_run(LLAMA, 1);
+    m->d.steps = 1;
+    ASSERT_OK(ls_new_folder_create(&m->d.folder, scratch_path("made-up")));
+    ASSERT_OK(ls_param_table_create(&m->d.table, &m->d.run.config));
+    ASSERT_OK(ls_graph_create(&m->d.graph, m->d.table, config.batch, config.seq));
+    ASSERT_OK(ls_dump_tensors_create(&m->d));
+    m->batch = (ls_batch){.B = config.batch, .S = config.seq, .targets = m->targets};
+    m->d.given = &m->batch;
+    for (int i = 0; i < 64; i++) m->values[i] = (float)(i + 1) * 0.5f;
+}
+
+static void end_made_up(made_up *m)
+{
+    ls_dump_tensors_destroy(&m->d);
+    ls_graph_destroy(&m->d.graph);
+    ls_param_table_destroy(&m->d.table);
+    ls_new_folder_destroy(&m->d.folder);
+}
+
+/* Elements first .. first + count of the gradient of the final norm's scale. */
+static ls_view norm_scale(const made_up *m, size_t first, size_t count)
+{
+    const size_t place = ls_param_find(m->d.table, LS_FINAL_NORM_SCALE, 0);
+    return (ls_view){.kind = LS_VIEW_PARAM_GRADIENT,
+                     .param = (int)place,
+                     .use = -1,
+                     .point = LS_POINTS,
+                     .layer = -1,
+                     .n_dims = 1,
+                     .dims = {{config.d_model, first, count}},
+                     .dtype = LS_F32,
+                     .values = m->values,
+                     .stride = count};
+}
+
+START_TEST(ranks_that_disagree)
+{
+    made_up m;
+    begin_made_up(&m);
+    ls_view view = norm_scale(&m, 4, 8);
+    ASSERT_OK(ls_dump_tensors_take(&m.d, 0, &view));
+    view = norm_scale(&m, 6, 4);
+    view.values = m.values + 2;
+    ASSERT_OK(ls_dump_tensors_take(&m.d, 1, &view)); /* the same numbers */
+    m.values[5] = -7;
+    ASSERT_SAYS(ls_dump_tensors_take(&m.d, 2, &view), LS_DIFFERENT, "grad.final_norm.weight[9]",
+                "0x1.8p+1 on rank 0", "-0x1.cp+2 on rank 2");
+    /* Any NaN is any other's equal. */
+    m.values[20] = (float)NAN;
+    view = norm_scale(&m, 20, 1);
+    view.values = m.values + 20;
+    ASSERT_OK(ls_dump_tensors_take(&m.d, 0, &view));
+    m.values[20] = -(float)NAN;
+    ASSERT_OK(ls_dump_tensors_take(&m.d, 1, &view));
+    end_made_up(&m);
+}
+END_TEST
+
+START_TEST(views_that_are_none)
+{
+    made_up m;
+    begin_made_up(&m);
+    ls_view view = norm_scale(&m, 4, 8);
+    ASSERT_OK(ls_dump_tensors_take(&m.d, 3, &view));
+    view = norm_scale(&m, 11, 2);
+    ASSERT_SAYS(ls_dump_tensors_take(&m.d, 3, &view), LS_ERR_INTERNAL, "grad.final_norm.weight",
+                "rank 3", "a second time");
+    view = norm_scale(&m, config.d_model - 1, 2);
+    ASSERT_SAYS(ls_dump_tensors_take(&m.d, 0, &view), LS_ERR_INTERNAL, "dimension 0, which is 24");
+    view = norm_scale(&m, 0, 2);
+    view.dtype = LS_F64;
+    ASSERT_SAYS(ls_dump_tensors_take(&m.d, 0, &view), LS_ERR_INTERNAL, "F64", "F32");
+    view = norm_scale(&m, 0, 2);
+    view.step = 1;
+    ASSERT_SAYS(ls_dump_tensors_take(&m.d, 0, &view), LS_ERR_INTERNAL, "no tensor of this run");
+    ASSERT_SAYS(ls_dump_tensors_check(&m.d), LS_ERR_INTERNAL, "step0/embedding",
+                "ranks show 0 of its");
+    end_made_up(&m);
+}
+END_TEST
+
+/* Blocks that overlap in part, as shards of shared kv heads do. (That their elements count once is
+ * seen in layouts: tp 3 and 6 of a model with 2 kv heads.) */
+START_TEST(blocks_that_overlap)
+{
+    made_up m;
+    begin_made_up(&m);
+    const int node =
+        ls_graph_param_gradient(m.d.graph, (int)ls_param_find(m.d.table, LS_FINAL_NORM_SCALE, 0));
+    static const size_t runs[2][2] = {{0, 10}, {8, 12}};
+    for (int r = 0; r < 2; r++) {
+        ls_view view = norm_scale(&m, runs[r][0], runs[r][1]);
+        view.values = m.values + runs[r][0];
+        ASSERT_OK(ls_dump_tensors_take(&m.d, r, &view));
+    }
+    ls_view view = norm_scale(&m, 0, 24);
+    ASSERT_OK(ls_dump_tensors_take(&m.d, 2, &view));
+    const float *there = ls_dump_tensor(&m.d, (size_t)node)->values;
+    ck_assert_mem_eq(there, m.values, 24 * sizeof *there);
+    end_made_up(&m);
+}
+END_TEST
+
+/* ---- all or nothing ---- */
+
+static volatile int stop;
+
+static void stop_after_a_step(void *context, uint64_t done, uint64_t of, const char *what)
+{
+    (void)of;
+    if (strcmp(what, context) == 0 && done > 0) stop = 1;
+}
+
+START_TEST(failure_leaves_nothing)
+{
+    char folder[1024], path[1100];
+    snprintf(folder, sizeof folder, "%s", scratch_path("nothing"));
+    ck_assert_int_eq(mkdir(folder, 0755), 0);
+    snprintf(path, sizeof path, "%s/golden", folder);
+    ls_run run = small_run(GPT2, 2);
+    ls_dump_options options = dump_plainly();
+    ls_dump_summary summary;
+    options.per_rank = options.collectives = true;
+    run.world.stop = &stop;
+    run.serial = false;
+    run.layout.tp = 2;
+    options.advance = stop_after_a_step;
+    static const char *const moments[] = {"steps", "files of ranks", "digests"};
+    for (int i = 0; i < 3; i++) {
+        stop = 0;
+        options.context = (void *)moments[i];
+        ASSERT_SAYS(ls_dump(&run, path, &options, &summary), LS_ERR_INTERRUPTED, "interrupted");
+        ck_assert_int_eq(scratch_entries(folder), 0);
+    }
+    stop = 0;
+    options.advance = NULL;
+    const ls_dump_summary before = dump_ok(&run, path, &options);
+    ck_assert_int_eq(scratch_entries(folder), 1);
+    ck_assert_int_eq(scratch_entries(path), 10);
+
+    /* Nor touches what was there. */
+    options.advance = stop_after_a_step;
+    options.context = (void *)moments[0];
+    ASSERT_SAYS(ls_dump(&run, path, &options, &summary), LS_ERR_INTERRUPTED, "interrupted");
+    ls_golden *golden = open_ok(path);
+    ASSERT_OK(ls_golden_verify(golden, NULL, NULL));
+    ls_golden_close(&golden);
+    ck_assert_int_eq(scratch_entries(folder), 1);
+
+    /* A new one takes its place, with what it has and no more. */
+    stop = 0;
+    options = dump_plainly();
+    ck_assert_str_eq(dump_ok(&run, path, &options).digest, before.digest);
+    ck_assert_int_eq(scratch_entries(path), 8);
+    ck_assert_int_eq(scratch_entries(folder), 1);
+}
+END_TEST
+
+START_TEST(full_disk)
+{
+    char folder[1024], path[1100];
+    snprintf(folder, sizeof folder, "%s", scratch_path("full"));
+    ck_assert_int_eq(mkdir(folder, 0755), 0);
+    snprintf(path, sizeof path, "%s/golden", folder);
+    ls_run run = small_run(GPT2, 1);
+    ls_dump_options options = dump_plainly();
+    ls_dump_summary summary;
+    struct rlimit limit, before;
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 1 << 18; /* enough for weights, masks and Check */
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    ASSERT_SAYS(ls_dump(&run, path, &options, &summary), LS_ERR_IO, "forward.safetensors",
+                "File too large");
+    options.whole = false;
+    options.per_rank = true;
+    ASSERT_SAYS(ls_dump(&run, path, &options, &summary), LS_ERR_IO, "what ranks hold",
+                "File too large");
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
+    ck_assert_int_eq(scratch_entries(folder), 0);
+}
+END_TEST
+
+START_TEST(places)
+{
+    ls_run run = small_run(GPT2, 1);
+    ls_dump_options options = dump_plainly();
+    ls_dump_summary summary;
+    char path[1024];
+    snprintf(path, sizeof path, "%s", scratch_path("place"));
+    ck_assert_int_eq(mkdir(path, 0755), 0);
+    dump_ok(&run, path, &options); /* an empty folder will do */
+    scratch_file("place/notes", "mine", 4);
+    ASSERT_SAYS(ls_dump(&run, path, &options, &summary), LS_ERR_INPUT, "place", "has notes in it");
+    ck_assert_int_eq(remove(scratch_path("place/notes")), 0);
+    ck_assert_int_eq(mkdir(scratch_path("place/ranks"), 0755), 0);
+    scratch_file("place/ranks/rank-000.safetensors.bak", "mine", 4);
+    ASSERT_SAYS(ls_dump(&run, path, &options, &summary), LS_ERR_INPUT, "place",
+                "has ranks/rank-000.safetensors.bak in it");
+    ck_assert_int_eq(remove(scratch_path("place/ranks/rank-000.safetensors.bak")), 0);
+    scratch_file("place/manifest.json", "{\"format\": \"other\"}", 19);
+    ASSERT_SAYS(ls_dump(&run, path, &options, &summary), LS_ERR_INPUT, "place",
+                "no golden directory");
+    ck_assert_int_eq(remove(scratch_path("place/manifest.json")), 0);
+    ASSERT_SAYS(ls_dump(&run, path, &options, &summary), LS_ERR_INPUT, "place",
+                "no golden directory");
+    scratch_file("plain", "x", 1);
+    ASSERT_SAYS(ls_dump(&run, scratch_path("plain"), &options, &summary), LS_ERR_INPUT, "plain",
+                "Not a directory");
+    ASSERT_SAYS(ls_dump(&run, scratch_path("none/x"), &options, &summary), LS_ERR_INPUT, "none/x",
+                "No such file");
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("dump");
+    TCase *tcase = tcase_create("dump");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
+    tcase_add_loop_test(tcase, every_layout_gives_the_same_directory, 0, MODELS);
+    tcase_add_test(tcase, precisions_and_engines);
+    tcase_add_loop_test(tcase, gradients_and_parameters_are_the_serial_ones, 0, MODELS);
+    tcase_add_test(tcase, goes_on_from_a_checkpoint);
+    tcase_add_loop_test(tcase, telling_start, 0, MODELS);
+    tcase_add_loop_test(tcase, training_start_is_where_training_begins, 0, MODELS);
+    tcase_add_test(tcase, masks_are_those_of_the_run);
+    tcase_add_test(tcase, ranks_that_disagree);
+    tcase_add_test(tcase, views_that_are_none);
+    tcase_add_test(tcase, blocks_that_overlap);
+    tcase_add_test(tcase, failure_leaves_nothing);
+    tcase_add_test(tcase, full_disk);
+    tcase_add_test(tcase, places);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
