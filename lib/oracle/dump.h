@@ -14,7 +14,7 @@ typedef enum ls_dump_start {
 } ls_dump_start;
 
 typedef struct ls_dump_options {
-    ls_dump_start start;   /* not read when run->load is given; then as TRAINING */
+    ls_dump_start start;   /* not read when run->load or run->initial is given; then as TRAINING */
     bool whole;            /* forward, backward and update files */
     bool truth;            /* truth and bounds: more runs in binary64 */
     bool per_rank;         /* ranks/rank-NNN.safetensors */

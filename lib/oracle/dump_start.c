@@ -113,13 +113,31 @@ exit:
     return status;
 }
 
-/* A parameter's array as `from` has it, or drawn, and as the run's dtype. */
+/* Values handed over in memory, rounded to the run's precision. */
+static void round_initial(const dump *d, int array, size_t place, void *values)
+{
+    const ls_initial *initial = d->run.initial;
+    const double *const *arrays[] = {initial->values, initial->moment1, initial->moment2};
+    const double *from = arrays[array] ? arrays[array][place] : NULL; /* NULL: zero */
+    const size_t n = ls_param_elements(&d->table->params[place]);
+    for (size_t i = 0; i < n; i++) {
+        if (d->run.dtype == LS_F64)
+            ((double *)values)[i] = from ? from[i] : 0;
+        else
+            ((float *)values)[i] = from ? (float)from[i] : 0;
+    }
+}
+
+/* A parameter's array as `from` has it, or handed over, or drawn, and as the run's dtype. */
 static ls_status write_array(const dump *d, const ls_checkpoint_file *from, int array, size_t place,
                              void *narrow, void *values, ls_safetensors_writer *writer)
 {
     const size_t n = ls_param_elements(&d->table->params[place]);
     ls_dtype dtype = LS_F32;
-    if (from) {
+    if (d->run.initial) {
+        round_initial(d, array, place, narrow);
+        dtype = d->run.dtype;
+    } else if (from) {
         const ls_tensor_info *info = ls_checkpoint_find(from, place, array);
         dtype = info->dtype;
         ls_foreign_whole_in(from->map, place, ls_dtype_bytes(dtype), narrow, info->data);
@@ -135,7 +153,9 @@ static ls_status write_weights(dump *d, const ls_checkpoint_file *from, const ch
 {
     ls_status status = LS_OK;
     ls_safetensors_writer *writer = NULL;
-    const int arrays = from ? from->arrays : 1;
+    const ls_initial *initial = d->run.initial;
+    const bool goes_on = initial && (initial->step > 0 || initial->moment1 || initial->moment2);
+    const int arrays = initial ? (goes_on ? LS_CHECKPOINT_ARRAYS : 1) : from ? from->arrays : 1;
     void *narrow = malloc(most_elements(d->table) * sizeof(double) + 1);
     void *values = malloc(most_elements(d->table) * sizeof(double) + 1);
     if (!narrow || !values) LS_FAIL(LS_ERR_MEMORY, "no memory for the largest parameter");
@@ -159,6 +179,10 @@ ls_status ls_dump_write_start(dump *d)
     ls_checkpoint_file from = {0};
     const char *path;
     LS_TRY(ls_dump_path(d, "weights.safetensors", &path));
+    if (d->run.initial) {
+        d->run.load = NULL;
+        d->first_step = d->run.initial->step;
+    }
     if (d->run.load) {
         LS_TRY(ls_checkpoint_open(&from, &d->run, d->table));
         d->first_step = from.step;
@@ -167,6 +191,7 @@ ls_status ls_dump_write_start(dump *d)
     LS_TRY(write_weights(d, d->run.load ? &from : NULL, path));
     LS_TRY(ls_dump_note(d, "weights.safetensors", path, true));
     d->run.load = path;
+    d->run.initial = NULL;
     d->run.seed_given = true;
 exit:
     ls_checkpoint_close(&from);

@@ -152,9 +152,34 @@ START_TEST(goes_on_from_a_checkpoint)
         ck_assert_mem_eq(tensor_ok(golden, 3, name)->values, record->step[3].value[p],
                          ls_param_elements(param) * sizeof(float));
     }
-    ck_assert_ptr_nonnull(ls_golden_moment(golden, 0, 1, &(ls_dtype){LS_F32}));
+    ck_assert_ptr_nonnull(ls_golden_moment(golden, 0, 0, &(ls_dtype){LS_F32}));
     const ls_dump_summary second = dump_ok(&golden->run, scratch_path("again"), &options);
     ck_assert_str_eq(first.digest, second.digest);
+
+    /* And from the same in memory. */
+    const ls_golden *g = golden;
+    double **arrays[3] = {NULL, NULL, NULL};
+    for (int a = 0; a < 3; a++) {
+        arrays[a] = calloc(g->table->count, sizeof **arrays);
+        for (size_t p = 0; p < g->table->count; p++) {
+            const size_t n = ls_param_elements(&g->table->params[p]);
+            ls_dtype dtype;
+            const float *values = a == 0 ? ls_golden_param(g, 2, (int)p, &dtype)
+                                         : ls_golden_moment(g, (int)p, a - 1, &dtype);
+            arrays[a][p] = malloc(n * sizeof(double));
+            for (size_t i = 0; i < n; i++) arrays[a][p][i] = (double)values[i];
+        }
+    }
+    const ls_initial initial = {2, (const double *const *)arrays[0],
+                                (const double *const *)arrays[1], (const double *const *)arrays[2]};
+    ls_run held = g->run;
+    held.load = NULL;
+    held.initial = &initial;
+    ck_assert_str_eq(first.digest, dump_ok(&held, scratch_path("again"), &options).digest);
+    for (int a = 0; a < 3; a++) {
+        for (size_t p = 0; p < g->table->count; p++) free(arrays[a][p]);
+        free(arrays[a]);
+    }
     ls_golden_close(&golden);
     ls_record_destroy(&record);
 
@@ -278,6 +303,41 @@ START_TEST(masks_are_those_of_the_run)
                           (heads[b * S * D + h * width] != 0));
     }
     ls_safetensors_close(&masks);
+    ls_golden_close(&golden);
+}
+END_TEST
+
+/* Outside the digests; TRUTH: every tensor within its bound. */
+START_TEST(truth_and_bounds)
+{
+    ls_run run = small_run((model)_i, 2);
+    ls_dump_options options = dump_plainly();
+    run.serial = false;
+    run.layout.tp = 2;
+    const ls_dump_summary without = dump_ok(&run, scratch_path("golden"), &options);
+    options.truth = true;
+    const ls_dump_summary with = dump_ok(&run, scratch_path("golden"), &options);
+    ck_assert_str_eq(with.digest, without.digest);
+    ls_golden *golden = open_ok(scratch_path("golden"));
+    double worst = 0;
+    for (size_t t = 0; t < golden->count; t++) {
+        const ls_golden_tensor *tensor = &golden->tensors[t];
+        double error = 0;
+        ck_assert_ptr_nonnull(tensor->truth);
+        for (size_t i = 0; i < tensor->count; i++) {
+            const double value = tensor->dtype == LS_F64
+                                     ? ((const double *)tensor->values)[i]
+                                     : (double)((const float *)tensor->values)[i];
+            error = fmax(error, fabs(value - tensor->truth[i]));
+        }
+        ck_assert_msg(error == tensor->truth_error, "%s: %g, the manifest has %g", tensor->name,
+                      error, tensor->truth_error);
+        ck_assert_msg(error <= tensor->bound, "%s: %g, bound %g", tensor->name, error,
+                      tensor->bound);
+        if (error > 0 && error / tensor->bound > worst) worst = error / tensor->bound;
+    }
+    ck_assert_double_gt(worst, 0);
+    ck_assert_double_eq(worst, with.worst_ratio);
     ls_golden_close(&golden);
 }
 END_TEST
@@ -526,6 +586,8 @@ int main(void)
     tcase_add_loop_test(tcase, telling_start, 0, MODELS);
     tcase_add_loop_test(tcase, training_start_is_where_training_begins, 0, MODELS);
     tcase_add_test(tcase, masks_are_those_of_the_run);
+    if (ls_engine_available(LS_ENGINE_PLAIN))
+        tcase_add_loop_test(tcase, truth_and_bounds, 0, MODELS);
     tcase_add_test(tcase, ranks_that_disagree);
     tcase_add_test(tcase, views_that_are_none);
     tcase_add_test(tcase, blocks_that_overlap);

@@ -60,7 +60,8 @@ static ls_status print_summary(const dumping *d, const ls_dump_summary *summary)
     fprintf(out, "\nwrote   %s tensors, %s, in %s\n", ls_number_text(summary->tensors, tensors),
             ls_bytes_text(summary->bytes, bytes), ls_show(d->settings->directory));
     if (summary->worst_ratio > 0)
-        fprintf(out, "truth   at most %.2g of the bound away from it, at %s\n",
+        fprintf(out, "truth   %s its bound; nearest, at %.2g of it: %s\n",
+                summary->worst_ratio <= 1 ? "every tensor within" : "a tensor beyond",
                 summary->worst_ratio, summary->worst_tensor);
     fprintf(out, "digest: %s\n", summary->digest);
 exit:
