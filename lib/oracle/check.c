@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/base/show.h"
 #include "lockstep/base/widen.h"
 #include "lockstep/numerics/digest.h"
 #include "oracle/check_parts.h"
@@ -84,14 +85,16 @@ static ls_status find_missing(const struct ls_check *check)
     }
     if (check->options.only && wanted == 0)
         LS_FAIL(LS_ERR_INPUT, "--only %s: the golden directory has no such tensor",
-                check->options.only);
+                ls_show(check->options.only));
     if (check->options.complete && missing > 0)
         LS_FAIL(LS_ERR_INPUT, "%s: %s is missing%s; --complete wants all %zu, %zu are there",
-                check->candidate->path, first, missing > 1 ? ", the first of several" : "", wanted,
-                wanted - missing);
+                ls_show(check->candidate->path), first, missing > 1 ? ", the first of several" : "",
+                wanted, wanted - missing);
     if (missing == wanted)
-        LS_FAIL(LS_ERR_INPUT, "--only %s: the candidate has no such tensor",
-                check->options.only ? check->options.only : "*");
+        LS_FAIL(LS_ERR_INPUT, "%s%s: the candidate has no such tensor",
+                check->options.only ? "--only " : "",
+                check->options.only ? ls_show(check->options.only)
+                                    : ls_show(check->candidate->path));
 exit:
     return status;
 }

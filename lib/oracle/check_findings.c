@@ -3,7 +3,8 @@
  * A root is a different tensor whose own operation is wrong, whose replicas differ, or that nothing
  * different came into. For each the cause is looked for; roots with the same cause are one finding,
  * as a bias that is added once per rank is in every layer. Roots without a cause are one finding
- * when they are the same tensor of several layers or steps. */
+ * when they are the same tensor of several layers or steps; and where inputs are missing, when what
+ * is missing before both may hold the one mistake: what it can be in is then what both lack. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -132,6 +133,32 @@ static bool same_kind(const char *a, const char *b)
     return *a == *b;
 }
 
+static bool lacks(const ls_finding *finding, const ls_golden_tensor *tensor)
+{
+    for (size_t i = 0; i < finding->n_missing; i++)
+        if (finding->missing[i] == tensor) return true;
+    return false;
+}
+
+/* The finding whose missing tensors another's share, cut down to those. */
+static ls_finding *share_missing(const ls_judgement *judgement, const ls_finding *other)
+{
+    for (size_t i = 0; i < judgement->n_findings; i++) {
+        ls_finding *finding = &judgement->findings[i];
+        size_t both = 0;
+        if (finding->suspicion.cause != LS_CAUSE_NONE) continue;
+        for (size_t k = 0; k < finding->n_missing; k++)
+            if (lacks(other, finding->missing[k])) both++;
+        if (both == 0) continue;
+        both = 0;
+        for (size_t k = 0; k < finding->n_missing; k++)
+            if (lacks(other, finding->missing[k])) finding->missing[both++] = finding->missing[k];
+        finding->n_missing = both;
+        return finding;
+    }
+    return NULL;
+}
+
 static ls_finding *finding_of(const ls_judgement *judgement, const ls_judged *root,
                               const ls_suspicion *suspicion, bool examined)
 {
@@ -146,15 +173,26 @@ static ls_finding *finding_of(const ls_judgement *judgement, const ls_judged *ro
     return NULL;
 }
 
+static void free_finding(ls_finding *finding)
+{
+    free(finding->tensors), free(finding->missing), free(finding->before);
+    memset(finding, 0, sizeof *finding);
+}
+
 static ls_status add_root(const struct ls_check *check, const ls_judged *root,
                           const ls_suspicion *suspicion, bool examined)
 {
     ls_status status = LS_OK;
     ls_judgement *judgement = check->judgement;
+    ls_finding fresh = {.tensor = root, .suspicion = *suspicion};
     ls_finding *finding = finding_of(judgement, root, suspicion, examined);
     if (!finding && !examined) {
         judgement->unexamined++;
         goto exit;
+    }
+    if (!finding && root->local == LS_LOCAL_UNKNOWN) {
+        LS_TRY(find_missing(check, &fresh));
+        if (suspicion->cause == LS_CAUSE_NONE) finding = share_missing(judgement, &fresh);
     }
     if (!finding) {
         ls_finding *more =
@@ -162,8 +200,8 @@ static ls_status add_root(const struct ls_check *check, const ls_judged *root,
         if (!more) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what was found");
         judgement->findings = more;
         finding = &more[judgement->n_findings++];
-        *finding = (ls_finding){.tensor = root, .suspicion = *suspicion};
-        if (root->local == LS_LOCAL_UNKNOWN) LS_TRY(find_missing(check, finding));
+        *finding = fresh;
+        memset(&fresh, 0, sizeof fresh);
     }
     const ls_judged **tensors =
         realloc(finding->tensors, (finding->count + 1) * sizeof *finding->tensors);
@@ -171,6 +209,7 @@ static ls_status add_root(const struct ls_check *check, const ls_judged *root,
     finding->tensors = tensors;
     tensors[finding->count++] = root;
 exit:
+    free_finding(&fresh);
     return status;
 }
 

@@ -1,5 +1,6 @@
 /* check_command.c - judges another backend's tensors against a golden directory. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "check_facts.h"
@@ -7,7 +8,7 @@
 #include "lockstep/base/show.h"
 #include "report/progress.h"
 
-enum { OPTIONS = 12 };
+enum { OPTIONS = 10 };
 
 static const char *const computed_names[] = {"as-written", "f32", "tf32", "f16", "bf16", NULL};
 static const ls_dtype computed_dtypes[] = {LS_F32, LS_F32, LS_F16, LS_F16, LS_BF16};
@@ -41,8 +42,6 @@ static void make_options(check_settings *s, ls_option options[OPTIONS])
     options[9] = ls_option_flag("help", &s->help, "this text");
 }
 
-enum { USED_OPTIONS = 10 };
-
 static ls_status read_check_settings(check_settings *s, const command_spec *command, int argc,
                                      const char *const *argv)
 {
@@ -55,11 +54,11 @@ static ls_status read_check_settings(check_settings *s, const command_spec *comm
     for (int i = 0; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0) {
             printf("lockstep %s GOLDEN CANDIDATE - %s\n\n", command->name, command->summary);
-            ls_options_help(stdout, options, USED_OPTIONS);
+            ls_options_help(stdout, options, OPTIONS);
             s->help = true;
             return LS_OK;
         }
-    LS_TRY(ls_options_parse(options, USED_OPTIONS, argc, argv, &rest));
+    LS_TRY(ls_options_parse(options, OPTIONS, argc, argv, &rest));
     s->golden = words[0];
     s->candidate = words[1];
 exit:
@@ -89,6 +88,20 @@ static void on_advance(void *context, uint64_t done, uint64_t of, const char *wh
 
 /* ---- the command ---- */
 
+/* The judged name that is nearest, with its step or without. */
+static const char *nearest_judged(const ls_judgement *judgement, const char *name)
+{
+    const char *near = NULL;
+    const char **known = calloc(2 * judgement->count, sizeof *known);
+    for (size_t i = 0; known && i < judgement->count; i++) {
+        known[2 * i] = judgement->tensors[i].golden->name;
+        known[2 * i + 1] = strchr(known[2 * i], '/') ? strchr(known[2 * i], '/') + 1 : known[2 * i];
+    }
+    if (known) near = ls_nearest(name, known, 2 * judgement->count);
+    free(known);
+    return near;
+}
+
 static ls_status look_at(const checked *c, ls_look **ret_look)
 {
     ls_status status = LS_OK;
@@ -96,13 +109,9 @@ static ls_status look_at(const checked *c, ls_look **ret_look)
     if (!name) return LS_OK;
     const ls_judged *judged = ls_judgement_find(c->judgement, name);
     if (!judged) {
-        const char *near = NULL, *known[1];
-        for (size_t i = 0; i < c->judgement->count && !near; i++) {
-            known[0] = c->judgement->tensors[i].golden->name;
-            near = ls_nearest(name, known, 1);
-        }
-        LS_FAIL(LS_ERR_INPUT, "--show %s: no tensor of this name was judged%s%s", ls_show(name),
-                near ? "; is meant: " : "", near ? near : "");
+        const char *near = nearest_judged(c->judgement, name);
+        LS_FAIL(LS_ERR_INPUT, "--show %s: no tensor of this name was judged%s%s%s", ls_show(name),
+                near ? "; is " : "", near ? near : "", near ? " meant?" : "");
     }
     LS_TRY(ls_look_create(ret_look, c->judgement, judged));
 exit:

@@ -149,9 +149,9 @@ static void print_different(FILE *out, const checked *c, const ls_judged *judged
         fprintf(out, "; %s", local_text(judged));
     else if (judged->local == LS_LOCAL_WITHIN)
         fputs("; right by itself", out);
-    fprintf(out, "\n    first %s%s%s, golden %s\n", index_text(node, judged->first, index),
-            *index ? ": " : "", value_text(judged->candidate_value, mine),
-            value_text(judged->golden_value, theirs));
+    index_text(node, judged->first, index);
+    fprintf(out, "\n    first %s%s%s, golden %s\n", index, *index ? ": " : "",
+            value_text(judged->candidate_value, mine), value_text(judged->golden_value, theirs));
 }
 
 static void print_list(FILE *out, const checked *c)
