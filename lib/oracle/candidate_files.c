@@ -260,9 +260,12 @@ static ls_status read_layout(ls_candidate_files *files, const ls_golden *golden,
                     ls_show(files->layout_from), others);
         goto exit;
     }
-    if (ls_layout_ranks(&layout) != files->ranks)
+    const int ranks = ls_layout_ranks(&layout);
+    if (ranks < 0)
+        LS_FAIL(LS_ERR_INPUT, "%s \"%.200s\": has more ranks than can be counted", label, ours);
+    if (ranks != files->ranks)
         LS_FAIL(LS_ERR_INPUT, "%s \"%.200s\": has %d ranks; there are files of %d", label, ours,
-                ls_layout_ranks(&layout), files->ranks);
+                ranks, files->ranks);
     ls_config config = golden->run.config;
     config.batch = golden->run.batch;
     status = ls_layout_check(&layout, &config);

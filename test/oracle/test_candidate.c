@@ -1,99 +1,7 @@
 /* A candidate's tensors found: whole ones, blocks of ranks and micro-batches, other programs'. */
-#include "oracle/candidate_fixture.h"
-
 #include <math.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "io/scratch.h"
-#include "oracle/candidate.h"
-
-/* All sizes different; 4 heads, 2 key and value heads, 5 sequences, 11 words. */
-static ls_config small_config(const char *name)
-{
-    ls_config config;
-    ASSERT_OK(ls_config_named(name, &config));
-    config.layers = 2;
-    config.heads = 4;
-    config.kv_heads = strcmp(name, "llama-nano") == 0 ? 2 : 4;
-    config.d_model = 8;
-    config.d_ff = 12;
-    config.seq = 6;
-    config.batch = 5;
-    config.vocab = 11;
-    config.dropout = 0;
-    return config;
-}
-
-/* A golden directory, open, beside what it was made of; one per test. */
-static golden_fixture f;
-static ls_golden *golden;
-static candidate_file c;
-
-static void begin_with(const ls_config *config, size_t steps, void (*set)(golden_fixture *))
-{
-    scratch_teardown(); /* what the test before left */
-    mkdir(scratch_folder, 0777);
-    golden_fixture_begin(&f, config, steps);
-    if (set) set(&f);
-    golden_fixture_write(&f, scratch_path("golden"));
-    ASSERT_OK(ls_golden_open(&golden, scratch_path("golden")));
-    /* A folder that is empty. */
-    mkdir(scratch_path("candidate"), 0777);
-}
-
-static void begin(size_t steps)
-{
-    const ls_config config = small_config("gpt2-nano");
-    begin_with(&config, steps, NULL);
-}
-
-static void end(void)
-{
-    ls_golden_close(&golden);
-    golden_fixture_end(&f);
-}
-
-/* A file in the candidate's folder. */
-static const char *in(const char *name)
-{
-    static char path[4][1100];
-    static int turn;
-    char *own = path[turn++ % 4];
-    snprintf(own, sizeof path[0], "%s/candidate/%s", scratch_folder, name);
-    return own;
-}
-
-static ls_candidate *open_it(const char *map)
-{
-    ls_candidate *candidate = NULL;
-    ASSERT_OK(ls_candidate_open(&candidate, golden, scratch_path("candidate"), map));
-    return candidate;
-}
-
-#define REFUSED(...)                                                                               \
-    do {                                                                                           \
-        ls_candidate *refused = NULL;                                                              \
-        ASSERT_SAYS(ls_candidate_open(&refused, golden, scratch_path("candidate"), NULL),          \
-                    LS_ERR_INPUT, __VA_ARGS__);                                                    \
-        ck_assert_ptr_null(refused);                                                               \
-    } while (0)
-
-/* The candidate has a tensor of the fixture's, bit for bit in `dtype`. */
-static const ls_candidate_tensor *expect(const ls_candidate *candidate, size_t step,
-                                         const char *node_name, ls_dtype dtype)
-{
-    const int node = fixture_node(&f, node_name);
-    const ls_candidate_tensor *t = ls_candidate_find(candidate, step, node);
-    ck_assert_msg(t != NULL, "step %zu: no %s", step, node_name);
-    ck_assert_int_eq(t->dtype, dtype);
-    ck_assert_ptr_eq(t->golden, ls_golden_find(golden, step, node));
-    void *bytes = fixture_round(f.values[step][node], t->golden->count, dtype);
-    ck_assert_msg(memcmp(bytes, t->values, t->golden->count * ls_dtype_bytes(dtype)) == 0,
-                  "%s has other values", node_name);
-    free(bytes);
-    return t;
-}
+#include "oracle/candidate_small.h"
 
 /* ---- whole tensors ---- */
 
@@ -188,6 +96,231 @@ START_TEST(blocks_of_ranks_by_cut)
 }
 END_TEST
 
+/* One rank's blocks in a file. */
+static void begin_rank(int rank, int ranks)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", rank);
+    candidate_say(&c, "rank", text);
+    snprintf(text, sizeof text, "%d", ranks);
+    candidate_say(&c, "ranks", text);
+}
+
+static void write_rank(int rank)
+{
+    char name[40];
+    snprintf(name, sizeof name, "rank-%03d.safetensors", rank);
+    candidate_write(&c, in(name));
+}
+
+/* Replicas that differ: the first element of all, both ranks, both values; the first rank's stay.
+ * Overlaps are taken apart row by row, in blocks that cover each other in part. */
+START_TEST(replicas_that_differ)
+{
+    const block_runs parts[3] = {
+        {{0, 5}, {0, 4}, {0, 8}}, {{0, 5}, {2, 6}, {0, 5}}, {{0, 5}, {1, 6}, {3, 8}}};
+    /* Where rank 2, then rank 1, is wrong: sequence, token, column; who had it first. */
+    static const struct {
+        int wrong, first;
+        size_t at[3];
+    } cases[] = {{2, 0, {1, 3, 6}}, {2, 1, {4, 5, 3}}, {1, 0, {0, 2, 0}}, {1, 0, {4, 3, 4}}};
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        begin(1);
+        const size_t element = (cases[k].at[0] * 6 + cases[k].at[1]) * 8 + cases[k].at[2];
+        double *value = &fixture_values(&f, 0, "layers.1.layer")[element];
+        const double right = *value;
+        for (int r = 0; r < 3; r++) {
+            if (r == cases[k].wrong) *value = 1000;
+            begin_rank(r, 3);
+            candidate_add_block(&c, &f, 0, "layers.1.layer", "layers.1.layer", parts[r]);
+            candidate_say_cut(&c, "layers.1.layer", 3, parts[r]);
+            write_rank(r);
+            *value = right;
+        }
+        ls_candidate *candidate = open_it(NULL);
+        const ls_candidate_tensor *t = expect(candidate, 0, "layers.1.layer", LS_F32);
+        ck_assert(t->replicas_differ);
+        ck_assert_int_eq(t->replicas[0], cases[k].first);
+        ck_assert_int_eq(t->replicas[1], cases[k].wrong);
+        ck_assert_uint_eq(t->replica_index, element);
+        ck_assert(t->replica_values[0] == (double)(float)right && t->replica_values[1] == 1000);
+        ls_candidate_close(&candidate);
+        end();
+    }
+}
+END_TEST
+
+/* The smallest index counts, whichever rank it is; whole tensors are compared without a copy. */
+START_TEST(whole_replicas)
+{
+    begin(1);
+    double *values = fixture_values(&f, 0, "grad.layers.0.mlp.up.weight");
+    for (int r = 0; r < 4; r++) {
+        const double first = values[10], second = values[50];
+        if (r == 1) values[50] = 7;
+        if (r == 3) values[10] = -7;
+        begin_rank(r, 4);
+        candidate_add_whole(&c, &f, 0, "grad.layers.0.mlp.up.weight", "grad.layers.0.mlp.up.weight",
+                            LS_F32);
+        write_rank(r);
+        values[10] = first;
+        values[50] = second;
+    }
+    ls_candidate *candidate = open_it(NULL);
+    const ls_candidate_tensor *t = expect(candidate, 0, "grad.layers.0.mlp.up.weight", LS_F32);
+    ck_assert(t->replicas_differ);
+    ck_assert_uint_eq(t->replica_index, 10);
+    ck_assert_int_eq(t->replicas[0], 0);
+    ck_assert_int_eq(t->replicas[1], 3);
+    ck_assert(t->replica_values[1] == -7);
+    ck_assert_ptr_eq(t->values, t->blocks[0].values);
+    ls_candidate_close(&candidate);
+    end();
+}
+END_TEST
+
+/* Any NaN is any other; -0 is not +0. */
+START_TEST(replicas_of_nan_and_zero)
+{
+    begin(1);
+    double *values = fixture_values(&f, 0, "norm");
+    for (int zero = 0; zero < 2; zero++) {
+        for (int r = 0; r < 2; r++) {
+            values[0] = zero ? (r ? -0.0 : 0.0) : r ? -(double)NAN : (double)NAN;
+            begin_rank(r, 2);
+            candidate_add_whole(&c, &f, 0, "norm", "norm", LS_F64);
+            write_rank(r);
+        }
+        ls_candidate *candidate = open_it(NULL);
+        const ls_candidate_tensor *t = ls_candidate_find(candidate, 0, fixture_node(&f, "norm"));
+        ck_assert(t->replicas_differ == (zero == 1));
+        ls_candidate_close(&candidate);
+    }
+    end();
+}
+END_TEST
+
+/* Micro-batches as the manifest cuts the batch: 5 sequences over dp 2 x 2 micro-batches. */
+static void four_parts(golden_fixture *fixture)
+{
+    fixture->run.layout.dp = 2;
+    fixture->run.layout.micro_batches = 2;
+}
+
+START_TEST(micro_batches)
+{
+    static const size_t ends[5] = {0, 2, 3, 4, 5};
+    const ls_config config = candidate_config("gpt2-nano");
+    begin_with(&config, 2, four_parts);
+    for (int m = 3; m >= 0; m--) {
+        char name[64];
+        const block_runs part = {{ends[m], ends[m + 1]}, {0, 6}, {0, 8}};
+        snprintf(name, sizeof name, "step1/mb%d/layers.0.attention", m);
+        candidate_add_block(&c, &f, 1, "layers.0.attention", name, part);
+        const block_runs heads = {{ends[m], ends[m + 1]}, {0, 4}, {0, 6}, {0, 6}};
+        snprintf(name, sizeof name, "mb%d/layers.0.probabilities", m);
+        candidate_add_block(&c, &f, 0, "layers.0.probabilities", name, heads);
+        if (m == 2) candidate_write(&c, in("b.safetensors"));
+    }
+    candidate_write(&c, in("a.safetensors"));
+    ls_candidate *candidate = open_it(NULL);
+    ck_assert_uint_eq(candidate->count, 2);
+    const ls_candidate_tensor *t = expect(candidate, 1, "layers.0.attention", LS_F32);
+    expect(candidate, 0, "layers.0.probabilities", LS_F32);
+    ck_assert_uint_eq(t->n_blocks, 4);
+    for (int m = 0; m < 4; m++) {
+        ck_assert_int_eq(t->blocks[m].micro_batch, m);
+        ck_assert_uint_eq(t->blocks[m].runs[0].first, ends[m]);
+    }
+    ls_candidate_close(&candidate);
+    end();
+}
+END_TEST
+
+/* Ranks in a folder of their own; a rank whose share is empty; a single number as [1]. */
+START_TEST(folder_of_ranks)
+{
+    begin(1);
+    mkdir(in("ranks"), 0777);
+    const block_runs parts[3] = {{{0, 5}, {0, 8}}, {{5, 5}, {0, 8}}, {{5, 11}, {0, 8}}};
+    const uint64_t one[1] = {1};
+    for (int r = 0; r < 3; r++) {
+        char name[40];
+        begin_rank(r, 3);
+        candidate_add_block(&c, &f, 0, "param.token_embedding.weight", "token_embedding.weight",
+                            parts[r]);
+        candidate_say_cut(&c, "token_embedding.weight", 2, parts[r]);
+        candidate_add(&c, "loss", LS_F32, 1, one, fixture_values(&f, 0, "loss"));
+        snprintf(name, sizeof name, "ranks/rank-%03d.safetensors", r);
+        candidate_write(&c, in(name));
+    }
+    ls_candidate *candidate = open_it(NULL);
+    expect(candidate, 0, "param.token_embedding.weight", LS_F32);
+    expect(candidate, 0, "loss", LS_F32);
+    ls_candidate_close(&candidate);
+    end();
+}
+END_TEST
+
+/* Inputs, masks, moments and parts of sums beside what is judged; files of the same. */
+START_TEST(what_is_passed_over)
+{
+    static const char *const names[] = {"step0/tokens",
+                                        "targets",
+                                        "step0/mask.embedded",
+                                        "optimizer.m.token_embedding.weight",
+                                        "step0/layers.0.mlp.0.partial",
+                                        "step77/mb3/d.layers.0.norm1.1.partial"};
+    const uint64_t dims[2] = {3, 2};
+    begin(1);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        candidate_add(&c, names[i], LS_I32, 2, dims, NULL);
+    candidate_add_whole(&c, &f, 0, "loss", "loss", LS_F32);
+    candidate_write(&c, in("all.safetensors"));
+    scratch_file("candidate/weights.safetensors", "junk", 4);
+    scratch_file("candidate/batch.safetensors", "junk", 4);
+    scratch_file("candidate/masks.safetensors", "junk", 4);
+    scratch_file("candidate/truth.safetensors", "junk", 4);
+    scratch_file("candidate/.hidden.safetensors", "junk", 4);
+    scratch_file("candidate/notes.txt", "junk", 4);
+    ls_candidate *candidate = open_it(NULL);
+    ck_assert_uint_eq(candidate->count, 1);
+    ck_assert_uint_eq(candidate->ignored, 6);
+    ls_candidate_close(&candidate);
+    end();
+}
+END_TEST
+
+/* A file of some gigabytes is mapped and not read: holes of a sparse file stand for its values. */
+START_TEST(a_large_file)
+{
+    const ls_config config = candidate_config("gpt2-nano");
+    golden_fixture_begin(&f, &config, 1);
+    const int node = fixture_node(&f, "layers.0.probabilities");
+    golden_fixture_end(&f);
+    begin(1);
+    /* The tensor of the golden directory is small: a large one beside it that is passed over. */
+    static const char header[] =
+        "{\"layers.0.probabilities\":{\"dtype\":\"F32\",\"shape\":[5,4,6,6],\"data_offsets\":[0,"
+        "2880]},\"big.partial\":{\"dtype\":\"F32\",\"shape\":[1073741824,4],\"data_offsets\":[2880,"
+        "17179872064]}}";
+    const uint64_t length = sizeof header - 1;
+    FILE *file = fopen(in("big.safetensors"), "wb");
+    fwrite(&length, 8, 1, file);
+    fwrite(header, 1, sizeof header - 1, file);
+    fclose(file);
+    if (truncate(in("big.safetensors"), (off_t)(8 + length + 17179872064u)) != 0) {
+        end(); /* the file system keeps no such files */
+        return;
+    }
+    ls_candidate *candidate = open_it(NULL);
+    ck_assert_ptr_nonnull(ls_candidate_find(candidate, 0, node));
+    ck_assert_uint_eq(candidate->ignored, 1);
+    ls_candidate_close(&candidate);
+    end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("candidate");
@@ -197,6 +330,13 @@ int main(void)
     tcase_add_test(reading, one_file);
     tcase_add_test(reading, a_golden_directory);
     tcase_add_test(reading, blocks_of_ranks_by_cut);
+    tcase_add_test(reading, replicas_that_differ);
+    tcase_add_test(reading, whole_replicas);
+    tcase_add_test(reading, replicas_of_nan_and_zero);
+    tcase_add_test(reading, micro_batches);
+    tcase_add_test(reading, folder_of_ranks);
+    tcase_add_test(reading, what_is_passed_over);
+    tcase_add_test(reading, a_large_file);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
