@@ -206,6 +206,8 @@ ls_status ls_dump(const ls_run *run, const char *path, const ls_dump_options *op
     LS_TRY(check(&d.run));
     LS_TRY(begin(&d, path));
     LS_TRY(write_everything(&d));
+    d.summary.seed = d.run.seed;
+    d.summary.first_step = d.first_step;
     d.summary.tensors = ls_dump_tensor_count(&d);
     find_worst(&d);
     LS_TRY(ls_dump_check_place(path)); /* somebody may have put something there meanwhile */

@@ -37,6 +37,7 @@ typedef struct ls_dump_file {
 enum { LS_DUMP_FILES = 16 };
 
 typedef struct ls_dump_summary {
+    uint64_t seed, first_step;
     size_t tensors;
     ls_dump_file file[LS_DUMP_FILES]; /* in the order in which they were finished */
     size_t files;

@@ -176,6 +176,7 @@ static ls_status write_masks(const dump *d, ls_safetensors_writer *writer, unsig
                                   node->layer < 0 ? 0 : (uint32_t)node->layer,
                                   (uint32_t)(d->first_step + i / d->graph->count)};
         const size_t n = product(mask_dims(d, node, dims), dims);
+        LS_TRY(ls_dump_advance(d, i, d->steps * d->graph->count, "masks"));
         ls_random_keep_n(mask, stream, 0, n, d->run.config.dropout);
         LS_TRY(ls_safetensors_write(writer, mask, n));
     }

@@ -149,7 +149,7 @@ static ls_status write_array(const dump *d, const ls_checkpoint_file *from, int 
                                 n * ls_dtype_bytes(d->run.dtype));
 }
 
-static ls_status write_weights(dump *d, const ls_checkpoint_file *from, const char *path)
+static ls_status write_weights(const dump *d, const ls_checkpoint_file *from, const char *path)
 {
     ls_status status = LS_OK;
     ls_safetensors_writer *writer = NULL;
@@ -163,8 +163,11 @@ static ls_status write_weights(dump *d, const ls_checkpoint_file *from, const ch
     LS_TRY(describe(d, writer));
     LS_TRY(declare(d, arrays, writer));
     for (int array = 0; array < arrays; array++)
-        for (size_t i = 0; i < d->table->count; i++)
+        for (size_t i = 0; i < d->table->count; i++) {
+            LS_TRY(ls_dump_advance(d, (size_t)array * d->table->count + i,
+                                   (size_t)arrays * d->table->count, "weights"));
             LS_TRY(write_array(d, from, array, i, narrow, values, writer));
+        }
     LS_TRY(ls_safetensors_commit(writer));
 exit:
     ls_safetensors_destroy(&writer);

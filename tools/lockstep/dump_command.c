@@ -16,12 +16,21 @@ typedef struct dumping {
     ls_progress progress;
     char what[64]; /* is being done */
     uint64_t done;
+    bool begun;
 } dumping;
 
 static void on_advance(void *context, uint64_t done, uint64_t of, const char *what)
 {
     dumping *d = context;
     char text[128];
+    /* That the run begins says that the input was good. */
+    if (!d->begun && strcmp(what, "steps") == 0) {
+        d->begun = true;
+        ls_progress_clear(&d->progress);
+        settings_warn(d->settings);
+        print_run(d->out, d->settings, d->report, &d->settings->run.layout);
+        fflush(d->out);
+    }
     if (strcmp(d->what, what) != 0) {
         ls_progress_clear(&d->progress);
         ls_progress_begin(&d->progress, stderr, of);
@@ -80,12 +89,12 @@ static ls_status print_dump_json(const dumping *d, const ls_dump_summary *summar
     if (summary->worst_ratio > 0)
         truth = json_pack("{s:o, s:s}", "worst_ratio", json_number(summary->worst_ratio), "tensor",
                           summary->worst_tensor);
-    json_t *more =
-        json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "layout",
-                  json_layout(&run->layout, &d->report->common.config), "engine",
-                  ls_engine_name(run->engine), "directory", ls_show(d->settings->directory),
-                  "digest", summary->digest, "tensors", json_u64(summary->tensors), "bytes",
-                  json_u64(summary->bytes), "files", files, "truth", truth);
+    json_t *more = json_pack(
+        "{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "layout",
+        json_layout(&run->layout, &d->report->common.config), "engine", ls_engine_name(run->engine),
+        "directory", ls_show(d->settings->directory), "digest", summary->digest, "first_step",
+        json_u64(summary->first_step), "tensors", json_u64(summary->tensors), "bytes",
+        json_u64(summary->bytes), "files", files, "truth", truth);
     if (object == NULL || more == NULL || json_object_update(object, more) != 0) {
         json_decref(object);
         object = NULL;
@@ -112,8 +121,6 @@ ls_status dump_command(const command_spec *command, int argc, const char *const 
     d.report->text_name = s.text_name;
     d.report->runs[0].layout = s.run.layout;
     d.report->runs[0].engine = s.run.engine;
-    settings_warn(&s);
-    print_run(d.out, &s, d.report, &s.run.layout);
     const ls_dump_options options = {.start = (ls_dump_start)s.start,
                                      .whole = true,
                                      .truth = !s.no_truth,
@@ -127,6 +134,7 @@ ls_status dump_command(const command_spec *command, int argc, const char *const 
     status = ls_dump(&s.run, s.directory, &options, &summary);
     ls_progress_clear(&d.progress);
     LS_TRY(status);
+    d.report->common.seed = summary.seed; /* a loaded checkpoint may bring its own */
     LS_TRY(print_summary(&d, &summary));
     if (s.json) LS_TRY(print_dump_json(&d, &summary));
 exit:
