@@ -18,7 +18,7 @@ MISTAKES = {
     "shard-order": ("rank r loads the rows of rank T - 1 - r of the attention's output matrix",
                     "tp", "shard-order"),
     "query-key": ("query and key trade places", "", "interleaved"),
-    "transposed": ("the attention's output matrix is read as [out, in]", "tp 1", "transposed"),
+    "transposed": ("the attention's output matrix is read as [out, in]", "", "transposed"),
     "score-scale": ("scores are divided by the head width, not by its root", "", "score-scale"),
     "causal-mask": ("a token sees the one that follows it", "", "causal-mask"),
     "gelu": ("GELU with erf instead of tanh", "", "gelu-variant"),

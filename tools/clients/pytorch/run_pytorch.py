@@ -51,16 +51,6 @@ def find_lockstep(named):
              % (named or os.path.normpath(built)))
 
 
-def causes_in(value):
-    """Every cause that check's JSON names, in order."""
-    if isinstance(value, list):
-        return [cause for item in value for cause in causes_in(item)]
-    if not isinstance(value, dict):
-        return []
-    own = [value["cause"]] if isinstance(value.get("cause"), str) else []
-    return own + [cause for item in value.values() for cause in causes_in(item)]
-
-
 class Runs:
     """One golden directory, and candidates for it."""
 
@@ -95,7 +85,7 @@ class Runs:
 
 def can_make(needs, options, model):
     """Whether a mistake shows in these processes."""
-    return {"": True, "tp": options.tp > 1, "tp 1": options.tp == 1, "dp": options.dp > 1,
+    return {"": True, "tp": options.tp > 1, "dp": options.dp > 1,
             "sp": options.sp and options.tp > 1, "dropout": model["dropout"] > 0,
             "padding": model["vocab"] % (128 * options.tp) != 0}[needs]
 
@@ -108,18 +98,21 @@ def each(runs, names):
     print("%-18s %-40s %s" % ("mistake", "first different tensor", "named"))
     for name in ["", *(names or MISTAKES)]:
         if name and not can_make(MISTAKES[name][1], runs.options, model):
+            if names:
+                sys.exit("run_pytorch.py: %s cannot show in these processes: it needs %s"
+                         % (name, MISTAKES[name][1]))
             continue
         runs.train([name] if name else [], quiet=True)
         done = runs.check("--json")
         if done.returncode > 1:
             return done.returncode
         found = json.loads(done.stdout.decode())
-        causes = causes_in(found)
+        causes = [finding["cause"] for finding in found["findings"]]
         expected = [MISTAKES[name][2]] if name else []
         right = done.returncode == len(expected) and causes[:1] == expected
         unnamed += not right
-        first = (found.get("first") or {}).get("name", "-")
-        print("%-18s %-40s %s%s" % (name or "(none)", first, causes[0] if causes else "-",
+        print("%-18s %-40s %s%s" % (name or "(none)", found["blame"] or found["first"] or "-",
+                                    " ".join(str(cause) for cause in causes) or "-",
                                     "" if right else "  <- not named"), flush=True)
     return 1 if unnamed else 0
 
