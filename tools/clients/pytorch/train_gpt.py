@@ -89,7 +89,8 @@ class Trainer:
             # With sequence parallelism, what is added or multiplied per token on every rank
             # (norms, biases behind a reduce-scatter, positions) has seen this rank's tokens alone.
             partial = world.sp and cut_dimension(name) is None and \
-                not (world.wrong("norm-gradient") and "norm" in name)
+                not (world.wrong("norm-gradient") and "norm" in name) and \
+                not (world.wrong("bias-per-rank") and name.endswith(".bias") and "norm" not in name)
             gradient = world.tp_sum(parameter.grad) if partial else parameter.grad
             parameter.grad = self.over_replicas(gradient)
         uses = []
