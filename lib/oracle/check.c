@@ -156,7 +156,7 @@ static ls_status measure(void *context, size_t i)
 
 /* What a place depends on: nodes of its step, and the parameters as the step before left them. */
 typedef struct dependence {
-    bool sound, different, wrong;
+    bool sound, different, wrong, split;
 } dependence;
 
 static void look_at(dependence *of, const ls_check_place *place)
@@ -165,11 +165,12 @@ static void look_at(dependence *of, const ls_check_place *place)
     if (!judged || !judged->sound) of->sound = false;
     if (judged && judged->verdict == LS_DIFFERENT_TENSOR) of->different = of->wrong = true;
     if (place->wrong_before) of->wrong = true;
+    if (place->candidate && place->candidate->replicas_differ) of->split = true;
 }
 
 static dependence depends_on(const struct ls_check *check, const ls_golden_tensor *golden)
 {
-    dependence of = {true, false, false};
+    dependence of = {true, false, false, false};
     size_t count;
     const int *list = ls_check_inputs(check, golden->node, &count);
     for (size_t i = 0; i < count; i++) look_at(&of, ls_check_at(check, golden->step, list[i]));
@@ -226,6 +227,7 @@ static void decide(struct ls_check *check)
         if (!place->golden) continue;
         const dependence before = depends_on(check, place->golden);
         place->wrong_before = before.wrong;
+        place->split_before = before.split;
         if (!place->judged) continue;
         place->judged->verdict = verdict_of(check, place->judged, &before);
         if (place->judged->verdict == LS_EXPLAINED) forget_outside(check, place);

@@ -15,7 +15,7 @@
 static bool is_root(const ls_check_place *place)
 {
     const ls_judged *judged = place->judged;
-    if (!judged || judged->verdict != LS_DIFFERENT_TENSOR) return false;
+    if (!judged || judged->verdict != LS_DIFFERENT_TENSOR || place->split_before) return false;
     return judged->candidate->replicas_differ || judged->local == LS_LOCAL_OUTSIDE ||
            !place->wrong_before;
 }

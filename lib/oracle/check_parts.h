@@ -43,6 +43,8 @@ typedef struct ls_check_place {
     ls_dtype precision; /* coarsest format of all that it depends on, itself among them */
     bool known;         /* precision: the candidate has any of that */
     bool wrong_before;  /* something that it depends on is different */
+    bool split_before;  /* ranks hold different values of something that it reads: each computed it
+                           from its own, so it says nothing of this operation */
     size_t differs;     /* the first element that is not the golden bits */
 } ls_check_place;
 
