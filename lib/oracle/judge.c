@@ -13,9 +13,9 @@ static const uint64_t DEFAULT_TIMEOUT_NS = 20u * (uint64_t)1000000000u;
 enum { DEFAULT_RANKS = 8, MAX_CASES = 128 };
 
 static const judge_chapter *const CHAPTERS[] = {
-    &ls_judge_collectives,
-    &ls_judge_messages,
-};
+    &ls_judge_collectives, &ls_judge_messages,  &ls_judge_linear, &ls_judge_mlp,
+    &ls_judge_attention,   &ls_judge_embedding, &ls_judge_loss,   &ls_judge_tokens,
+    &ls_judge_norm,        &ls_judge_pointwise, &ls_judge_update};
 enum { N_CHAPTERS = sizeof CHAPTERS / sizeof CHAPTERS[0] };
 
 /* What is known of one operation and kind so far. */

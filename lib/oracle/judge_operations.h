@@ -6,6 +6,7 @@
 #ifndef LS_ORACLE_JUDGE_OPERATIONS_H
 #define LS_ORACLE_JUDGE_OPERATIONS_H
 
+#include "lockstep/numerics/gemm.h"
 #include "oracle/judge_trial.h"
 
 typedef struct judge_chapter {
@@ -48,5 +49,17 @@ void ls_judge_sum_parts(const judge_trial *trial, judge_tensor *tensor);
 #define ls_judge_reals LS_TYPED(ls_judge_reals)
 ls_status ls_judge_reals(judge_trial *trial, size_t n, const double *numbers,
                          ls_real **ret_reals) LS_MUST_USE;
+
+/* tensor->ordered = op(A) op(B) + bias as ls_gemm has it with the portable engine; a, b:
+ * contiguous, row-major as stored; bias NULL: none. */
+#define ls_judge_order_product LS_TYPED(ls_judge_order_product)
+ls_status ls_judge_order_product(judge_trial *trial, judge_tensor *tensor, ls_trans ta, ls_trans tb,
+                                 ls_axis m, ls_axis n, ls_axis k, const double *a, const double *b,
+                                 const double *bias) LS_MUST_USE;
+
+/* tensor->ordered = the sum over the rows of x, rows x cols, by rule 9. */
+#define ls_judge_order_rows LS_TYPED(ls_judge_order_rows)
+ls_status ls_judge_order_rows(judge_trial *trial, judge_tensor *tensor, const double *x,
+                              ls_axis rows, size_t cols) LS_MUST_USE;
 
 #endif

@@ -141,20 +141,24 @@ static double given_by(const judge_trial *trial, const judge_trial *before, size
     return NOT_A_NUMBER;
 }
 
-static double tolerance(const judge_trial *trial, const judge_tensor *tensor, size_t w, double h)
+/* Whether h explains `got`: within the bound, and much nearer than the right value is. */
+static bool explains(const judge_trial *trial, const judge_tensor *tensor, size_t w, double h,
+                     double got)
 {
     const double u = trial->dtype == LS_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
-    return (trial->ranks + 2) * tensor->bound[w] + 8 * u * fabs(h);
+    const double off = fabs(got - h), near = 8 * u * fabs(h);
+    return off <= (trial->ranks + 2) * tensor->bound[w] + near &&
+           !(off > 0.25 * fabs(got - tensor->value[w]));
 }
 
-/* Whether every wrong element of the faulty tensor and call is what mistake m, or variant v, gives;
- * at least one of them far from the right value. */
+/* Whether every wrong element of the faulty tensor and call is what mistake m, or the variant,
+ * gives. */
 static bool fits(const judge_trial *trial, const judge_trial *before, const judge_fault *fault,
                  int m, const judge_variant *variant)
 {
     const size_t k = fault->tensor;
     const judge_tensor *tensor = &trial->tensors[k];
-    bool sharp = false;
+    bool any = false;
     for (int r = 0; r < trial->ranks; r++)
         for (size_t i = 0; i < tensor->count[r]; i++) {
             const size_t w = tensor->where[r][i];
@@ -162,27 +166,43 @@ static bool fits(const judge_trial *trial, const judge_trial *before, const judg
             if (ls_judge_is_right(tensor, w, got)) continue;
             const double h = variant != NULL ? variant->v[(size_t)r * variant->rank_stride + w]
                                              : given_by(trial, before, k, (mistake)m, r, i);
-            const double allowed = tolerance(trial, tensor, w, h);
             /* NaN in a variant: not written. */
-            const bool same = variant != NULL && isnan(h) ? isnan(got) : fabs(got - h) <= allowed;
+            const bool same =
+                variant != NULL && isnan(h) ? isnan(got) : explains(trial, tensor, w, h, got);
             if (!same) return false;
-            sharp = sharp || fabs(h - tensor->value[w]) > 4 * allowed;
+            any = true;
         }
-    return sharp;
+    return any;
 }
 
-/* All wrong elements are still what the output held before, which is no number. */
+/* All wrong elements are still what the output held before: bytes of all ones, which stay so when
+ * something is added to them. *ret_all: there is no right one. */
 static bool not_written(const judge_trial *trial, const judge_fault *fault, bool *ret_all)
 {
     const judge_tensor *tensor = &trial->tensors[fault->tensor];
+    const size_t bytes = ls_dtype_bytes(trial->dtype);
     *ret_all = true;
+    for (int r = 0; r < trial->ranks; r++)
+        for (size_t i = 0; i < tensor->count[r]; i++) {
+            static const unsigned char ones[8] = {255, 255, 255, 255, 255, 255, 255, 255};
+            const char *buffer = trial->buffers[fault->call][r][fault->tensor];
+            const double got = ls_trial_read(trial, buffer, i);
+            const bool right = ls_judge_is_right(tensor, tensor->where[r][i], got);
+            if (right) *ret_all = false;
+            if (!right && memcmp(buffer + i * bytes, ones, bytes) != 0) return false;
+        }
+    return tensor->role == JUDGE_WANTED;
+}
+
+/* All wrong elements are infinite or no numbers. */
+static bool overflowed(const judge_trial *trial, const judge_fault *fault)
+{
+    const judge_tensor *tensor = &trial->tensors[fault->tensor];
     for (int r = 0; r < trial->ranks; r++)
         for (size_t i = 0; i < tensor->count[r]; i++) {
             const double got =
                 ls_trial_read(trial, trial->buffers[fault->call][r][fault->tensor], i);
-            const bool right = ls_judge_is_right(tensor, tensor->where[r][i], got);
-            if (right) *ret_all = false;
-            if (!right && !isnan(got)) return false;
+            if (!ls_judge_is_right(tensor, tensor->where[r][i], got) && isfinite(got)) return false;
         }
     return true;
 }
@@ -205,7 +225,7 @@ static bool one_factor(const judge_trial *trial, const judge_fault *fault, doubl
             if (!(fabs(ratio - factor) <= 1e-4 * fabs(factor))) return false;
         }
     *ret_factor = factor;
-    return n >= 3 && factor != 0;
+    return n >= 3 && factor != 0 && fabs(factor - 1) > 1e-3;
 }
 
 static void vote(judge_ballot *ballot, const char *text)
@@ -244,6 +264,7 @@ void ls_judge_suspect(const judge_trial *trial, const judge_trial *before, const
                          : "a part of the output is not written");
         return;
     }
+    if (overflowed(trial, fault)) vote(ballot, "overflow, or a division by zero");
     for (size_t v = 0; v < tensor->n_variants; v++)
         if (fits(trial, before, fault, 0, &tensor->variants[v]))
             vote(ballot, tensor->variants[v].text);

@@ -130,7 +130,7 @@ ls_status ls_trial_cut(judge_trial *trial, size_t n, size_t granule, int kind,
     size_t *starts = NULL;
     LS_TRY(ls_trial_room(trial, ranks + 1, sizeof *starts, &starts));
     for (size_t r = 0, end = n; r < ranks; r++, end = n) {
-        if (kind == 0) end = n * (r + 1) / ranks;
+        if (kind == 0) end = starts[r] + n / ranks + (r < n % ranks);
         if (kind == 1 && each * (r + 1) < n) end = each * (r + 1);
         if (kind == 2) end = r < ranks / 2 ? 0 : n;
         if (kind == 3 && r + 1 < ranks)
@@ -158,7 +158,7 @@ uint64_t ls_trial_word(judge_trial *trial)
     return (uint64_t)words[1] << 32 | words[0];
 }
 
-static double rounded(const judge_trial *trial, double x)
+double ls_trial_round(const judge_trial *trial, double x)
 {
     return trial->dtype == LS_F32 ? (double)(float)x : x;
 }
@@ -171,7 +171,7 @@ void ls_trial_draw(judge_trial *trial, judge_tensor *tensor, int range)
             tensor->before[i] =
                 (double)(ls_trial_word(trial) % (2 * (uint64_t)range + 1)) - (double)range;
         else
-            tensor->before[i] = rounded(trial, ls_random_normal(stream, i));
+            tensor->before[i] = ls_trial_round(trial, ls_random_normal(stream, i));
     }
 }
 

@@ -123,6 +123,7 @@ ls_status ls_trial_add_own(judge_trial *trial, const char *name, judge_role role
  * dtype. */
 void ls_trial_draw(judge_trial *trial, judge_tensor *tensor, int range);
 uint64_t ls_trial_word(judge_trial *trial); /* any 64 bits */
+double ls_trial_round(const judge_trial *trial, double x);
 
 /* Room for what each rank adds to `tensor` (part), and for what is added once. */
 ls_status ls_trial_parts(judge_trial *trial, judge_tensor *tensor) LS_MUST_USE;

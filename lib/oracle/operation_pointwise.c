@@ -38,8 +38,7 @@ approx ls_evaluate_mask(const evaluation *e, const ls_graph_node *node, size_t i
     return v->mask_unscaled ? approx_exact(1) : approx_constant(e->p, 1 / (1 - p));
 }
 
-/* GELU and its derivative. */
-static void gelu(const ls_precision *p, bool exact, approx x, approx *ret_y, approx *ret_slope)
+void ls_evaluate_gelu(const ls_precision *p, bool exact, approx x, approx *ret_y, approx *ret_slope)
 {
     const approx one = approx_exact(1), half_x = approx_multiply(p, approx_exact(0.5), x);
     approx t, slope;
@@ -106,7 +105,7 @@ static void activation(const evaluation *e, const ls_graph_node *node, approx x,
         *ret_slope = approx_exact(x.value > 0 ? 1 : 0);
         break;
     default:
-        gelu(e->p, form == LS_ACTIVATION_ERF, x, ret_y, ret_slope);
+        ls_evaluate_gelu(e->p, form == LS_ACTIVATION_ERF, x, ret_y, ret_slope);
         break;
     }
 }
