@@ -153,6 +153,40 @@ START_TEST(equality_across_formats)
 }
 END_TEST
 
+/* Every golden value of binary32 near a tie of a 16-bit format, and the extremes: what is rounded
+ * on integers is what is rounded by the definition. */
+START_TEST(rounding_on_bits_is_rounding)
+{
+    const ls_dtype format = _i ? LS_F16 : LS_BF16;
+    size_t looked = 0, wrong = 0;
+    for (uint32_t bits = 0; bits < 0x7fff; bits++) {
+        static const double offsets[] = {0, 0.5, 0.25, 0.75};
+        const uint16_t pair[2] = {(uint16_t)bits, (uint16_t)(bits + 1)};
+        double ends[2];
+        ls_widen(LS_F64, ends, format, pair, 2);
+        if (!isfinite(ends[0])) ends[1] = ends[0];
+        if (!isfinite(ends[1])) ends[1] = ends[0] * 2;
+        for (int k = 0; k < 12; k++) {
+            const double at = ends[0] + offsets[k % 4] * (ends[1] - ends[0]);
+            float golden = (float)at;
+            if (k / 4 == 1) golden = nextafterf(golden, INFINITY);
+            if (k / 4 == 2) golden = -golden;
+            double right = (double)golden;
+            ls_check_round(format, &right, 1);
+            uint16_t half =
+                isnan(right) ? 0x7fff : (uint16_t)ls_check_ulps(format, fabs(right), 0.0);
+            if (signbit(right)) half |= 0x8000;
+            wrong += !ls_check_equal(LS_F32, &golden, format, format, &half, 1);
+            half ^= 1;
+            wrong += !isnan(right) && ls_check_equal(LS_F32, &golden, format, format, &half, 1);
+            looked++;
+        }
+    }
+    ck_assert_uint_eq(looked, 12 * 0x7fff);
+    ck_assert_uint_eq(wrong, 0);
+}
+END_TEST
+
 START_TEST(no_numbers_are_equal_whatever_their_bits)
 {
     const uint32_t golden[] = {0x7fc00000, 0x3f800000}, mine[] = {0xffc12345, 0x3f800000};
@@ -172,6 +206,7 @@ int main(void)
     tcase_add_test(tests, distances);
     tcase_add_test(tests, coarser);
     tcase_add_loop_test(tests, equality_across_formats, 0, 8);
+    tcase_add_loop_test(tests, rounding_on_bits_is_rounding, 0, 2);
     tcase_add_test(tests, no_numbers_are_equal_whatever_their_bits);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
