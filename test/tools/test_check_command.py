@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""`lockstep check` from outside: test_check_command.py PROGRAM
+
+A golden directory, candidates made from it, what is said of them and with which exit status, to
+people and as JSON.
+"""
+import array
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+import program as p
+
+MODEL = ["--layers", "2", "--d-model", "24", "--heads", "6", "--kv-heads", "6", "--d-ff", "30",
+         "--seq", "7", "--vocab", "256", "--batch", "3"]
+
+
+def path(program, *names):
+    return os.path.join(program.folder, *names)
+
+
+def tensors_of(program, file):
+    return p.parse_safetensors(program.read(file))
+
+
+def write_tensors(program, name, tensors, metadata=None):
+    """tensors: {name: (dtype, shape, bytes)}"""
+    header, body = {}, b""
+    if metadata:
+        header["__metadata__"] = metadata
+    for key, (dtype, shape, data) in tensors.items():
+        header[key] = {"dtype": dtype, "shape": shape,
+                       "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    os.makedirs(os.path.dirname(path(program, name)) or ".", exist_ok=True)
+    program.write(name, p.make_safetensors(header, body))
+
+
+def floats(data):
+    return array.array("f", data)
+
+
+def changed(program, golden, file, name, change):
+    """A candidate that is `golden` but for one tensor; change(values) in place."""
+    shutil.rmtree(path(program, "changed"), ignore_errors=True)
+    shutil.copytree(path(program, golden), path(program, "changed"))
+    metadata, tensors = tensors_of(program, f"{golden}/{file}")
+    values = floats(tensors[name][2])
+    change(values)
+    tensors[name] = (*tensors[name][:2], values.tobytes())
+    write_tensors(program, f"changed/{file}", tensors, metadata)
+    return "changed"
+
+
+def expect(program, checks, words, status, *texts):
+    done = program.run("check", *words)
+    checks.that(done.status == status, f"check {words}: status {done.status}\n{done}")
+    for text in texts:
+        checks.that(text in (done.err if status == 2 else done.out), f"check {words}: no {text!r}\n"
+                    f"{done}")
+    if status < 2:
+        checks.that(re.fullmatch(r"check: \d+ tensors, \d+ equal, \d+ explained, \d+ different",
+                                 p.last_line(done.out)) is not None, f"last line\n{done}")
+        checks.that(done.err == "", f"check {words}: words on stderr\n{done}")
+    else:
+        checks.that(done.out == "" and len(done.err.splitlines()) == 1, f"check {words}\n{done}")
+    return done
+
+
+def as_json(program, checks, words, status):
+    done = program.run("check", *words, "--json")
+    checks.that(done.status == status, f"check {words} --json: status {done.status}\n{done}")
+    plain = program.run("check", *words)
+    checks.that(done.err == plain.out, f"check {words}: --json says other words\n{done}")
+    return json.loads(done.out)
+
+
+def equal(program, checks):
+    done = expect(program, checks, ["golden", "golden"], 0, "golden     golden: gpt2-nano",
+                  "one rank, portable, f32, seed 1234; 2 steps from 0")
+    count = int(p.last_line(done.out).split()[1])
+    checks.that(count > 300 and p.last_line(done.out) ==
+                f"check: {count} tensors, {count} equal, 0 explained, 0 different", f"{done}")
+    expect(program, checks, ["golden", "golden", "--complete", "--digests"], 0)
+    found = as_json(program, checks, ["golden", "golden"], 0)
+    checks.that((found["count"], found["equal"], found["different"]) == (count, count, 0), "counts")
+    checks.that(found["first"] is None and found["findings"] == [], "a finding of nothing")
+    checks.that(len(found["tensors"]) == count and
+                all(t["verdict"] == "equal" for t in found["tensors"]), "verdicts")
+    # What the ranks of a layout held, put together.
+    program.run("dump", "ranked", *MODEL, "--steps", "2", "--tp", "3", "--dp", "2", "--sp",
+                "--per-rank")
+    os.makedirs(path(program, "only-ranks"))
+    shutil.move(path(program, "ranked", "ranks"), path(program, "only-ranks", "ranks"))
+    found = as_json(program, checks, ["golden", "only-ranks"], 0)
+    checks.that(found["equal"] == count and found["candidate_layout"] == "dp 2 x tp 3, sp"
+                and found["passed_over"] > 0, f"ranks: {found['candidate_layout']}")
+    done = expect(program, checks, ["golden", "only-ranks", "--show", "layers.0.query"], 0,
+                  "shape      3 x 7 x 24 (B S D[tp])", "put together from 6 files",
+                  "rank 5, micro-batch 0: 2:3 0:7 16:24", "verdict    equal")
+    return count
+
+
+def explained(program, checks, count):
+    done = program.run("dump", "f64", *MODEL, "--steps", "2", "--dtype", "f64")
+    checks.that(done.status == 0, f"dump\n{done}")
+    found = as_json(program, checks, ["golden", "f64"], 0)
+    checks.that(found["explained"] > count // 2 and found["different"] == 0, "f64")
+    for tensor in found["tensors"]:
+        if tensor["verdict"] == "explained":
+            checks.that(tensor["local"] == "within" and tensor["precision"] == "f64"
+                        and tensor["outside"] == 0 and tensor["differing"] > 0, f"{tensor}")
+    # bf16: a tensor rounded is the golden one.
+    tensors = {}
+    for name, (dtype, shape, data) in tensors_of(program, "golden/forward.safetensors")[1].items():
+        bits = struct.unpack(f"<{len(data) // 4}I", data)
+        tensors[name] = ("BF16", shape, struct.pack(
+            f"<{len(bits)}H", *((b + 0x7fff + (b >> 16 & 1)) >> 16 & 0xffff for b in bits)))
+    write_tensors(program, "bf16.safetensors", tensors)
+    done = expect(program, checks, ["golden", "bf16.safetensors"], 0, "in bf16")
+    checks.that(", 0 explained, 0 different" in p.last_line(done.out), f"rounded\n{done}")
+    if "openblas" in p.engines_of(program):
+        program.run("dump", "blas", *MODEL, "--steps", "2", "--gemm", "openblas")
+        expect(program, checks, ["golden", "blas"], 0, ", 0 different")
+
+
+def different(program, checks, count):
+    name = "step0/layers.1.attention"
+
+    def some(values):
+        for i in range(2 * 24, 4 * 24):
+            values[i] += 0.25
+    candidate = changed(program, "golden", "forward.safetensors", name, some)
+    done = expect(program, checks, ["golden", candidate], 1, f"first difference: {name}",
+                  f"{name}  different: error/bound ", "48 of 504 outside; wrong by itself",
+                  "first [0, 2, 0]: ", "0x1.", "what reads it is right", "suspected cause: ",
+                  f"check: {count} tensors, {count - 1} equal, 0 explained, 1 different")
+    found = as_json(program, checks, ["golden", candidate], 1)
+    checks.that(found["first"] == name and found["blame"] == name and found["different"] == 1
+                and len(found["findings"]) == 1, f"{found['first']}, {found['blame']}")
+    tensor = next(t for t in found["tensors"] if t["name"] == name)
+    checks.that(tensor["verdict"] == "different" and tensor["local"] == "outside" and tensor["aside"]
+                and tensor["first"] == [0, 2, 0] and tensor["outside"] == 48
+                and tensor["differing"] == 48 and not tensor["misplaced"], f"{tensor}")
+    checks.that(float.fromhex(tensor["candidate_hex"]) == tensor["candidate"] and
+                abs(tensor["candidate"] - tensor["golden"] - 0.25) < 1e-6 and
+                abs(tensor["right"] - tensor["golden"]) < 1e-5, f"{tensor}")
+    checks.that(tensor["candidate_hex"] in done.out and tensor["golden_hex"] in done.out, "values")
+
+    done = expect(program, checks, ["golden", candidate, "--show", name], 1,
+                  "shape      3 x 7 x 24 (B S[sp] D)", "is         x W + b; from layers.1.heads",
+                  "with layers.1.attention.output.weight, layers.1.attention.output.bias",
+                  "48 of 504 elements lie outside", "B: only 0", "S[sp]: only 2 to 3 of 7",
+                  "D: all 24", "\n    " + "#" * 24 + "\n", "\n    " + "." * 24 + "\n")
+    look = as_json(program, checks, ["golden", candidate, "--show", "layers.1.attention"], 1)["show"]
+    checks.that(look["off"] == 48 and look["right_is_local"] and len(look["worst"]) == 5
+                and look["dimensions"][1]["touched"] == 2, f"{look['dimensions']}")
+    checks.that(sum(cell > 0 for row in look["grid"] for cell in row) == 24 * len(
+        [row for row in look["grid"] if any(row)]), "the picture")
+
+    # NaN, in a gradient.
+    def nan(values):
+        values[5] = float("nan")
+    candidate = changed(program, "golden", "backward.safetensors", "step1/d.layers.0.up", nan)
+    expect(program, checks, ["golden", candidate], 1, "first difference: step1/d.layers.0.up",
+           "nan or inf misplaced", "first [0, 0, 5]: nan, golden ")
+    found = as_json(program, checks, ["golden", candidate], 1)
+    tensor = next(t for t in found["tensors"] if t["name"] == "step1/d.layers.0.up")
+    checks.that(tensor["misplaced"] and tensor["candidate"] == "nan" and tensor["outside"] == 1,
+                f"{tensor}")
+    # Elsewhere nothing is looked at.
+    expect(program, checks, ["golden", candidate, "--only", "*.query"], 0)
+    expect(program, checks, ["golden", candidate, "--only", "step0/*"], 0)
+    expect(program, checks, ["golden", candidate, "--only", "d.layers.?.up"], 1)
+
+
+def many(program, checks):
+    """So many differences that a screen would not hold them; every one with --all."""
+    program.run("dump", "other", *MODEL, "--steps", "2", "--seed", "5")
+    # As it is, it is the golden directory of another run, and says so.
+    expect(program, checks, ["golden", "other"], 2, "of a run that began otherwise")
+    for name in ("manifest.json", "weights.safetensors", "batch.safetensors"):
+        os.remove(path(program, "other", name))
+    done = expect(program, checks, ["golden", "other"], 1, "--all lists them", "mistake 1: ")
+    lines = len(done.out.splitlines())
+    checks.that(lines < 70, f"{lines} lines\n{done}")
+    checks.that(all(len(line) < 400 for line in done.out.splitlines()), "long lines")
+    every = expect(program, checks, ["golden", "other", "--all"], 1)
+    checks.that(len(every.out.splitlines()) > 500 and "--all lists" not in every.out, "--all")
+
+
+def parts(program, checks, count):
+    tensors = tensors_of(program, "golden/forward.safetensors")[1]
+    some = {name.split("/")[1]: tensors[name] for name in ("step0/logits", "step0/loss")}
+    write_tensors(program, "some.safetensors", some)
+    expect(program, checks, ["golden", "some.safetensors"], 0,
+           "check: 2 tensors, 2 equal, 0 explained, 0 different")
+    expect(program, checks, ["golden", "some.safetensors", "--complete"], 2,
+           "some.safetensors: step0/embedding is missing", f"--complete wants all {count}, 2 are")
+    # Other names for parameters.
+    program.run("dump", "trained", *MODEL, "--steps", "2", "--start", "training", "--no-truth")
+    done = program.run("train", *MODEL, "--steps", "2", "--save", "hf.safetensors", "--names", "hf")
+    checks.that(done.status == 0, f"train\n{done}")
+    done = expect(program, checks, ["trained", "hf.safetensors", "--map", "hf"], 0)
+    checks.that(int(p.last_line(done.out).split()[3]) > 20, f"Hugging Face's names\n{done}")
+
+
+def refused(program, checks):
+    tensors = tensors_of(program, "golden/forward.safetensors")[1]
+    dtype, shape, data = tensors["step0/loss"]
+    write_tensors(program, "shape.safetensors", {"step0/loss": (dtype, [2], data + data)})
+    write_tensors(program, "name.safetensors", {"step0/los": (dtype, shape, data)})
+    expect(program, checks, [], 2, "GOLDEN is missing")
+    expect(program, checks, ["golden"], 2, "CANDIDATE is missing")
+    expect(program, checks, ["golden", "golden", "golden"], 2)
+    expect(program, checks, ["missing", "golden"], 2, "missing")
+    expect(program, checks, ["golden", "missing"], 2, "missing")
+    expect(program, checks, ["golden", "golden", "--oly", "x"], 2, "--oly", "--only")
+    expect(program, checks, ["golden", "golden", "--map", "huf"], 2, "--map huf")
+    expect(program, checks, ["golden", "golden", "--only", "nothing*"], 2,
+           "--only nothing*: the golden directory has no such tensor")
+    expect(program, checks, ["golden", "golden", "--show", "layers.0.quer"], 2,
+           "--show layers.0.quer", "is layers.0.query meant?")
+    expect(program, checks, ["golden", "golden", "--computed", "fp8"], 2, "--computed")
+    expect(program, checks, ["golden", "shape.safetensors"], 2, "loss")
+    expect(program, checks, ["golden", "name.safetensors"], 2, "los")
+    # A golden directory that was damaged.
+    shutil.copytree(path(program, "golden"), path(program, "damaged"))
+    data = bytearray(program.read("damaged/forward.safetensors"))
+    data[-1] ^= 0x10
+    program.write("damaged/forward.safetensors", bytes(data))
+    expect(program, checks, ["damaged", "golden"], 2, "not those of the manifest")
+    expect(program, checks, ["damaged", "damaged", "--digests"], 2)
+    done = program.run("check", "--help")
+    checks.that(done.status == 0 and "GOLDEN CANDIDATE" in done.out and "--show" in done.out,
+                f"help\n{done}")
+
+
+def interrupted(program, checks):
+    """Ctrl-C while operations are computed again."""
+    words = ["--seq", "48", "--batch", "16", "--no-truth"]
+    program.run("dump", "large", *words)
+    program.run("dump", "large64", *words, "--dtype", "f64")
+    for wait in (0.2, 0.5, 0.1, 0.05):
+        running = subprocess.Popen([program.path, "check", "large", "large64"], cwd=program.folder,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(wait)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+        if running.returncode == 130:
+            break
+    checks.that(running.returncode == 130 and err == b"lockstep: interrupted\n",
+                f"Ctrl-C: status {running.returncode}\n{err}")
+
+
+def main(program, checks):
+    done = program.run("dump", "golden", *MODEL, "--steps", "2")
+    checks.that(done.status == 0, f"dump\n{done}")
+    count = equal(program, checks)
+    explained(program, checks, count)
+    different(program, checks, count)
+    many(program, checks)
+    parts(program, checks, count)
+    refused(program, checks)
+    interrupted(program, checks)
+
+
+if __name__ == "__main__":
+    p.in_folder(main)
