@@ -218,6 +218,22 @@ static void forget_outside(const struct ls_check *check, const ls_check_place *p
     judged->right_value = truth ? truth[i] : judged->golden_value;
 }
 
+static void find_first(const struct ls_check *check, ls_judgement *judgement)
+{
+    enum { SOME = 8 };
+    size_t outside = 0, forward = 0;
+    for (size_t i = judgement->count; i-- > 0;) {
+        const ls_judged *judged = &judgement->tensors[i];
+        if (judged->verdict == LS_DIFFERENT_TENSOR) judgement->first = judged;
+        if (judged->golden->step != check->golden->first_step ||
+            check->graph->nodes[judged->golden->node].phase != LS_GRAPH_FORWARD)
+            continue;
+        forward++;
+        if (judged->local == LS_LOCAL_OUTSIDE) outside++;
+    }
+    judgement->unrelated = outside >= SOME && 2 * outside > forward;
+}
+
 static void decide(struct ls_check *check)
 {
     ls_judgement *judgement = check->judgement;
@@ -236,9 +252,7 @@ static void decide(struct ls_check *check)
                                                                  : &judgement->different;
         ++*count;
     }
-    for (size_t i = 0; i < judgement->count && !judgement->first; i++)
-        if (judgement->tensors[i].verdict == LS_DIFFERENT_TENSOR)
-            judgement->first = &judgement->tensors[i];
+    find_first(check, judgement);
 }
 
 /* ---- tensors that are off only as they were written ---- */

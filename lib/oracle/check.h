@@ -87,6 +87,9 @@ typedef struct ls_judgement {
     ls_suspicion suspicion; /* of blame, or of findings[0] */
     size_t n_findings;      /* in order of execution; one or more when something differs */
     ls_finding *findings;
+    /* Most operations that could be computed again are wrong by themselves: this is no run from
+     * these weights on this batch. */
+    bool unrelated;
     size_t unexamined; /* wrong tensors beyond the LS_CHECK_EXAMINED whose cause was looked for */
     struct ls_check *inside; /* for check*.c */
 } ls_judgement;

@@ -87,6 +87,7 @@ START_TEST(one_wrong_operation_is_blamed)
     ck_assert_uint_gt(c.judgement->blame->outside, 0);
     ck_assert_uint_eq(c.judgement->n_findings, 1);
     ck_assert_uint_eq(c.judgement->findings[0].count, 1);
+    ck_assert(!c.judgement->unrelated);
     for (size_t i = 0; i < c.judgement->count; i++) {
         const ls_judged *j = &c.judgement->tensors[i];
         if (j == c.judgement->blame || j->verdict == LS_EQUAL) continue;
@@ -157,6 +158,31 @@ START_TEST(three_mistakes_are_three_findings)
         ck_assert_int_eq(finding_at(&c, "step0/layers.1.activation")->suspicion.cause,
                          LS_CAUSE_NONE);
     }
+    check_fixture_end(&c);
+}
+END_TEST
+
+/* Every tensor of another run: no list of mistakes says more than that. */
+static void anything(check_fixture *c, size_t step, int node, const ls_operands *operands,
+                     double *values)
+{
+    uint32_t state = (uint32_t)node;
+    (void)step, (void)operands;
+    for (size_t i = 0; i < ls_graph_elements(c->f.graph, node); i++)
+        values[i] = fixture_number(&state);
+}
+
+START_TEST(an_unrelated_run_is_called_so)
+{
+    check_fixture c;
+    const ls_config config = check_config("gpt2-nano");
+    check_fixture_begin(&c, &config, 1);
+    candidate_computed(&c, LS_F32, anything);
+    check_fixture_judge(&c, NULL);
+    ck_assert(c.judgement->unrelated);
+    ck_assert_uint_eq(c.judgement->equal, 0);
+    ck_assert_str_eq(c.judgement->first->golden->name, "step0/embedding");
+    ck_assert_uint_gt(c.judgement->unexamined, 0);
     check_fixture_end(&c);
 }
 END_TEST
@@ -317,6 +343,7 @@ int main(void)
                         (int)(sizeof places / sizeof *places));
     tcase_add_test(tests, a_small_mistake_is_seen_by_the_operation);
     tcase_add_loop_test(tests, three_mistakes_are_three_findings, 0, 2);
+    tcase_add_test(tests, an_unrelated_run_is_called_so);
     tcase_add_test(tests, a_tensor_written_wrongly_is_aside);
     tcase_add_test(tests, replicas_that_differ_are_different);
     tcase_add_test(tests, what_is_missing_is_said);

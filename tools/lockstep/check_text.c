@@ -282,6 +282,10 @@ ls_status print_judgement(FILE *out, const checked *c)
         fprintf(out,
                 "\n%zu more tensors are wrong by themselves; their causes were not looked for\n",
                 j->unexamined);
+    if (j->unrelated)
+        fputs("\nmost operations are wrong by themselves: did it begin with this directory's "
+              "weights, on its batch, and drop with its masks?\n",
+              out);
     if (c->look) LS_TRY(print_look(out, c));
     fprintf(out, "\ncheck: %zu tensors, %zu equal, %zu explained, %zu different\n", j->count,
             j->equal, j->explained, j->different);
