@@ -3,17 +3,13 @@
  * How much a rank will show is known when it is over, and a file's header stands before its data:
  * so all ranks write what they show into one nameless file, each at a place of its own, and keep a
  * list of what lies where. Afterwards each rank's list becomes its file. */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "lockstep/base/show.h"
 #include "lockstep/partition/share.h"
 #include "oracle/dump_parts.h"
+#include "oracle/dump_spool.h"
 
 /* One view. */
 typedef struct piece {
@@ -32,13 +28,12 @@ typedef struct rank_list {
 } rank_list;
 
 struct dump_ranks {
-    int spool; /* -1: not open */
-    _Atomic(uint64_t) end;
+    dump_spool *spool;
     int ranks;
     rank_list *lists;
 };
 
-/* ---- the spool ---- */
+/* ---- the lists ---- */
 
 ls_status ls_dump_ranks_create(dump *d)
 {
@@ -46,16 +41,12 @@ ls_status ls_dump_ranks_create(dump *d)
     const char *path;
     dump_ranks *all = calloc(1, sizeof *all);
     if (!all) LS_FAIL(LS_ERR_MEMORY, "no memory for the lists of ranks");
-    all->spool = -1;
     d->ranks = all;
     all->ranks = ls_layout_ranks(&d->run.layout);
     all->lists = calloc((size_t)all->ranks, sizeof *all->lists);
     if (!all->lists) LS_FAIL(LS_ERR_MEMORY, "no memory for the lists of %d ranks", all->ranks);
     LS_TRY(ls_dump_path(d, "spool", &path));
-    all->spool = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (all->spool < 0)
-        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(path), ls_show_errno(errno));
-    unlink(path); /* it goes with its descriptor */
+    LS_TRY(ls_dump_spool_create(&all->spool, path));
 exit:
     return status;
 }
@@ -64,45 +55,11 @@ void ls_dump_ranks_destroy(dump *d)
 {
     dump_ranks *all = d->ranks;
     if (!all) return;
-    if (all->spool >= 0) close(all->spool);
+    ls_dump_spool_destroy(&all->spool);
     for (int r = 0; all->lists && r < all->ranks; r++) free(all->lists[r].pieces);
     free(all->lists);
     free(all);
     d->ranks = NULL;
-}
-
-static ls_status spool_bytes(dump_ranks *all, const char *bytes, size_t count, uint64_t offset)
-{
-    ls_status status = LS_OK;
-    while (count > 0) {
-        const size_t ask = count < (1 << 30) ? count : (1 << 30);
-        const ssize_t done = pwrite(all->spool, bytes, ask, (off_t)offset);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0)
-            LS_FAIL(LS_ERR_IO, "what ranks hold cannot be written: %s", ls_show_errno(errno));
-        bytes += done;
-        offset += (uint64_t)done;
-        count -= (size_t)done;
-    }
-exit:
-    return status;
-}
-
-static ls_status read_back(const dump_ranks *all, char *bytes, size_t count, uint64_t offset)
-{
-    ls_status status = LS_OK;
-    while (count > 0) {
-        const size_t ask = count < (1 << 30) ? count : (1 << 30);
-        const ssize_t done = pread(all->spool, bytes, ask, (off_t)offset);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0)
-            LS_FAIL(LS_ERR_IO, "what ranks hold cannot be read back: %s", ls_show_errno(errno));
-        bytes += done;
-        offset += (uint64_t)done;
-        count -= (size_t)done;
-    }
-exit:
-    return status;
 }
 
 static size_t rows_of(const piece *p, size_t *ret_length)
@@ -111,37 +68,6 @@ static size_t rows_of(const piece *p, size_t *ret_length)
     for (int i = 0; i + 1 < p->n_dims; i++) rows *= p->dims[i].count;
     *ret_length = p->n_dims > 0 ? p->dims[p->n_dims - 1].count : 1;
     return rows;
-}
-
-/* Rows with padding behind them go through a buffer. */
-static ls_status spool_values(dump_ranks *all, piece *p, const ls_view *view)
-{
-    enum { BUFFER = 1 << 18 };
-    ls_status status = LS_OK;
-    char *buffer = NULL;
-    size_t length, used = 0;
-    const size_t rows = rows_of(p, &length), width = ls_dtype_bytes(p->dtype);
-    const size_t row_bytes = length * width;
-    uint64_t at = atomic_fetch_add(&all->end, rows * row_bytes);
-    p->offset = at;
-    if (rows <= 1 || view->stride == length) {
-        LS_TRY(spool_bytes(all, view->values, rows * row_bytes, at));
-        goto exit;
-    }
-    const size_t room = row_bytes > BUFFER ? row_bytes : BUFFER;
-    buffer = malloc(room);
-    if (!buffer) LS_FAIL(LS_ERR_MEMORY, "no memory for rows of %zu bytes", row_bytes);
-    for (size_t r = 0; r < rows; r++) {
-        memcpy(buffer + used, (const char *)view->values + r * view->stride * width, row_bytes);
-        used += row_bytes;
-        if (used + row_bytes <= room && r + 1 < rows) continue;
-        LS_TRY(spool_bytes(all, buffer, used, at));
-        at += used;
-        used = 0;
-    }
-exit:
-    free(buffer);
-    return status;
 }
 
 /* ---- what ranks show ---- */
@@ -199,6 +125,7 @@ ls_status ls_dump_ranks_take(dump *d, int rank, const ls_view *view)
     rank_list *list = &d->ranks->lists[rank]; /* this thread's own */
     ls_view whole = *view;
     piece *p = NULL;
+    size_t length;
     for (int i = 0; i < view->n_dims; i++)
         if (view->dims[i].count == 0) goto exit;
     LS_TRY(new_piece(list, &p));
@@ -215,7 +142,9 @@ ls_status ls_dump_ranks_take(dump *d, int rank, const ls_view *view)
         if (before && before->leaves > 0 && strcmp(before->name, p->name) == 0)
             p->part = before->part + 1;
     }
-    LS_TRY(spool_values(d->ranks, p, view));
+    const size_t rows = rows_of(p, &length), width = ls_dtype_bytes(p->dtype);
+    LS_TRY(ls_dump_spool_append(d->ranks->spool, view->values, rows, length * width,
+                                view->stride * width, &p->offset));
     list->count++;
 exit:
     return status;
@@ -383,8 +312,8 @@ static ls_status fill(const dump_ranks *all, const held *tensor, const piece *p)
             at += (p->dims[i].first + rest % p->dims[i].count - tensor->lo[i]) * stride[i];
             rest /= p->dims[i].count;
         }
-        LS_TRY(read_back(all, tensor->place + at * width, length * width,
-                         p->offset + r * length * width));
+        LS_TRY(ls_dump_spool_read(all->spool, tensor->place + at * width, length * width,
+                                  p->offset + r * length * width));
     }
 exit:
     return status;
