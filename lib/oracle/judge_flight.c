@@ -73,8 +73,11 @@ static void run_rank(int rank, void *argument)
         if (result != LS_BACKEND_DONE && result != LS_BACKEND_UNSUPPORTED) {
             me.error[LS_BACKEND_TEXT - 1] = 0;
             memcpy(trial->error[rank], me.error, sizeof me.error);
-            size_t none = SIZE_MAX;
-            atomic_compare_exchange_strong(&w->failed_at, &none, call);
+            int nobody = -1;
+            size_t at = atomic_load(&w->failed_at);
+            atomic_compare_exchange_strong(&trial->failed_first, &nobody, rank);
+            while (call < at && !atomic_compare_exchange_weak(&w->failed_at, &at, call)) {
+            }
         }
         atomic_store(&w->done[rank], call + 1);
     }
@@ -220,22 +223,28 @@ static void describe_hang(watched *w, judge_landing *landing)
              ranks, ranks == 1 ? "" : "s", trial->label, turn + 1, in, failure);
 }
 
+static const char *plural(const watched *w)
+{
+    return w->flight.ranks == 1 ? "" : "s";
+}
+
 /* What went wrong with the ranks themselves. */
 static void describe_run(watched *w, judge_landing *landing)
 {
     const int stranger = atomic_load(&w->stranger);
     if (w->run_result != LS_BACKEND_DONE)
-        snprintf(landing->why, sizeof landing->why, "%s, %d ranks: %s", w->flight.operation->name,
-                 w->flight.ranks,
+        snprintf(landing->why, sizeof landing->why, "%s, %d rank%s: %s", w->flight.operation->name,
+                 w->flight.ranks, plural(w),
                  w->flight.run ? "the table's run failed" : "no room for so many threads");
     else if (stranger != -1)
         snprintf(landing->why, sizeof landing->why,
-                 "%d ranks: the table's run called rank %d, which there is not or twice",
-                 w->flight.ranks, stranger);
+                 "%d rank%s: the table's run called rank %d, which there is not or twice",
+                 w->flight.ranks, plural(w), stranger);
     for (int r = 0; r < w->flight.ranks && landing->why[0] == 0; r++)
         if (atomic_load(&w->started[r]) == 0)
             snprintf(landing->why, sizeof landing->why,
-                     "%d ranks: the table's run did not call rank %d", w->flight.ranks, r);
+                     "%d rank%s: the table's run did not call rank %d", w->flight.ranks, plural(w),
+                     r);
 }
 
 static void watched_free(watched *w)

@@ -2,6 +2,7 @@
 #include "oracle/judge_look.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,20 +33,21 @@ static void name_place(const judge_tensor *tensor, int rank, size_t i, char *tex
             at += snprintf(text + at, size - (size_t)at, "[%zu]", index[d]);
 }
 
-/* Results of all ranks: whether they agree and are well. */
+/* Results of all ranks: whether they agree and are well. Of several that failed the first in time:
+ * the others mostly say that they gave up after it. */
 static judge_outcome look_at_results(const judge_trial *trial, judge_fault *fault)
 {
-    int unsupported = 0, total = 0;
+    int unsupported = 0;
+    const int total = JUDGE_CALLS * trial->ranks, first = atomic_load(&trial->failed_first);
+    if (first >= 0) {
+        *fault = (judge_fault){.kind = JUDGE_FAULT_RESULT, .rank = first};
+        snprintf(fault->text, sizeof fault->text, "rank %d failed: %s", first,
+                 trial->error[first][0] ? ls_show(trial->error[first]) : "it does not say why");
+        return JUDGE_FAULTY;
+    }
     for (int c = 0; c < JUDGE_CALLS; c++)
-        for (int r = 0; r < trial->ranks; r++, total++) {
-            const int result = trial->result[c][r];
-            unsupported += result == LS_BACKEND_UNSUPPORTED;
-            if (result == LS_BACKEND_DONE || result == LS_BACKEND_UNSUPPORTED) continue;
-            *fault = (judge_fault){.kind = JUDGE_FAULT_RESULT, .call = c, .rank = r};
-            snprintf(fault->text, sizeof fault->text, "rank %d failed: %s", r,
-                     trial->error[r][0] ? ls_show(trial->error[r]) : "it does not say why");
-            return JUDGE_FAULTY;
-        }
+        for (int r = 0; r < trial->ranks; r++)
+            unsupported += trial->result[c][r] == LS_BACKEND_UNSUPPORTED;
     if (unsupported == total) return JUDGE_NOT_SUPPORTED;
     if (unsupported == 0) return JUDGE_PASSED;
     *fault = (judge_fault){.kind = JUDGE_FAULT_RESULT};

@@ -26,6 +26,7 @@ typedef enum mistake {
     OWN_MISSING,
     LAST_MISSING,
     FIRST_MISSING,
+    ONE_MISSING,
     SHARD_NEXT,
     SHARD_BEFORE,
     SHARDS_REVERSED,
@@ -49,6 +50,7 @@ static const char *const TEXTS[MISTAKES] = {
     [OWN_MISSING] = "a rank's own part missing",
     [LAST_MISSING] = "the last rank's part missing",
     [FIRST_MISSING] = "the first rank's part missing",
+    [ONE_MISSING] = "one rank's part missing",
     [SHARD_NEXT] = "shards in the wrong order",
     [SHARD_BEFORE] = "shards in the wrong order",
     [SHARDS_REVERSED] = "shards in the wrong order",
@@ -85,17 +87,28 @@ static double of_last_case(const judge_trial *trial, const judge_trial *before, 
     return NOT_A_NUMBER;
 }
 
+/* What some rank adds to the sum there that comes nearest to x. */
+static double nearest_part(const judge_trial *trial, const judge_tensor *tensor, size_t w, double x)
+{
+    double nearest = tensor->part[w];
+    for (size_t q = 1; q < (size_t)trial->ranks; q++) {
+        const double part = tensor->part[q * tensor->n + w];
+        if (fabs(part - x) < fabs(nearest - x)) nearest = part;
+    }
+    return nearest;
+}
+
 /* What mistake m would give at element i of rank r; NaN: it cannot be made here. */
 static double given_by(const judge_trial *trial, const judge_trial *before, size_t k, mistake m,
-                       int r, size_t i)
+                       int r, size_t i, double got)
 {
     const judge_tensor *tensor = &trial->tensors[k];
     const size_t w = tensor->where[r][i], n = tensor->n;
     const int ranks = trial->ranks;
     const double right = tensor->value[w], P = (double)ranks;
-    if (m <= FIRST_MISSING && tensor->part == NULL) return NOT_A_NUMBER;
-    const double once = m <= FIRST_MISSING ? tensor->once[w] : 0;
-    const double own = m <= FIRST_MISSING ? tensor->part[(size_t)r * n + w] : 0;
+    if (m <= ONE_MISSING && tensor->part == NULL) return NOT_A_NUMBER;
+    const double once = m <= ONE_MISSING ? tensor->once[w] : 0;
+    const double own = m <= ONE_MISSING ? tensor->part[(size_t)r * n + w] : 0;
     switch (m) {
     case BIAS_PER_RANK:
         return once == 0 ? NOT_A_NUMBER : right + (P - 1) * once;
@@ -121,6 +134,8 @@ static double given_by(const judge_trial *trial, const judge_trial *before, size
         return right - tensor->part[(size_t)(ranks - 1) * n + w];
     case FIRST_MISSING:
         return right - tensor->part[w];
+    case ONE_MISSING:
+        return right - nearest_part(trial, tensor, w, right - got);
     case SHARD_NEXT:
         return of_other_rank(tensor, (r + 1) % ranks, i);
     case SHARD_BEFORE:
@@ -165,7 +180,7 @@ static bool fits(const judge_trial *trial, const judge_trial *before, const judg
             const double got = ls_trial_read(trial, trial->buffers[fault->call][r][k], i);
             if (ls_judge_is_right(tensor, w, got)) continue;
             const double h = variant != NULL ? variant->v[(size_t)r * variant->rank_stride + w]
-                                             : given_by(trial, before, k, (mistake)m, r, i);
+                                             : given_by(trial, before, k, (mistake)m, r, i, got);
             /* NaN in a variant: not written. */
             const bool same =
                 variant != NULL && isnan(h) ? isnan(got) : explains(trial, tensor, w, h, got);

@@ -1,6 +1,7 @@
 /* judge_trial.c - a case's tensors: who holds what, data, buffers between guard bands. */
 #include "oracle/judge_trial.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "lockstep/numerics/random.h"
@@ -22,6 +23,7 @@ ls_status ls_trial_create(judge_trial **ret_trial, ls_dtype dtype, int ranks, ls
     trial->kind = kind;
     trial->number = number;
     trial->seed = seed;
+    atomic_init(&trial->failed_first, -1);
     if (ranks == 1) trial->traits |= JUDGE_ONE_RANK;
     if ((ranks & (ranks - 1)) != 0) trial->traits |= JUDGE_RANKS_NO_POWER;
     *ret_trial = trial;

@@ -84,6 +84,7 @@ typedef struct judge_trial {
     void **buffers[JUDGE_CALLS][JUDGE_MAX_RANKS]; /* one for each tensor */
     int result[JUDGE_CALLS][JUDGE_MAX_RANKS];
     char error[JUDGE_MAX_RANKS][LS_BACKEND_TEXT];
+    _Atomic int failed_first; /* the rank that was the first to fail here, or -1 */
 } judge_trial;
 
 /* One operation of the table. `backend`: an ls_backend of the precision. */

@@ -318,9 +318,9 @@ START_TEST(the_table_s_own_run)
 {
     static const char *const said[] = {
         "barrier, 2 ranks: the table's run did not start rank 1 beside the others",
-        "1 ranks: the table's run did not call rank 0",
+        "1 rank: the table's run did not call rank 0",
         "2 ranks: the table's run called rank 0, which there is not or twice",
-        "barrier, 1 ranks: the table's run failed"};
+        "barrier, 1 rank: the table's run failed"};
     for (trouble = 0; trouble < 4; trouble++) {
         const ls_backend table = {
             .run = run_in_order, .barrier = trouble == 2 ? second_rank_hangs : waits_for_the_other};

@@ -159,6 +159,19 @@ CHAPTERS = {
             ("", r"(?m)^   0  (\S+ \S+)  \1  \S+  0, 0$"),
         ],
     },
+    "13_judge_your_backend": {
+        "good": ["--ranks 7", "--mistake none", "--mistake equal-shares --seed 9"],
+        "bad": [("--ranks 17", "1 to 16"), ("--mistake typo", "equal-shares")],
+        "lessons": [  # right, though not tree/v1; each mistake named; where shares are not equal
+            ("", r"\n  row_linear_forward +all 36 +all 36 +\d+ of 36 *\n"),
+            ("", r"\nverdict: right: 768 of 768 cases"),
+            ("", r"\n      looks like: bias added once per rank \(explains 24 of 24\)\n"),
+            ("--ranks 3", r"equal-shares +all_reduce_sum .* not reduced; only with shares that are not"),
+            ("", r"all-send .* nothing: ranks wait for each other\n"),
+            ("--mistake all-send", r"rank \d failed: ranks wait for each other: "),
+            ("--mistake in-input", r"\n      looks like: the input in used as a work buffer"),
+        ],
+    },
 }
 BAD = [("--ranks 0", "--ranks 0"), ("--ranks -1", "--ranks -1"), ("--ranks x", "--ranks x"),
        ("--ranks 2.5", "whole number"), ("--ranks 99999999999999999999", "whole number"),
