@@ -26,6 +26,7 @@ struct ls_truth {
     uint64_t first; /* step */
     size_t steps;
     double **values; /* [step * nodes + node] */
+    bool placed;     /* they stand in the caller's room */
     double *bounds;  /* the same */
 };
 
@@ -65,7 +66,8 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *view)
     double **values = &truth->values[place];
     if (!l->moved && !*values) {
         const size_t n = ls_graph_elements(truth->graph, node);
-        *values = malloc((n + 1) * sizeof **values);
+        *values = truth->placed ? l->options->place(l->options->context, view->step, node)
+                                : malloc((n + 1) * sizeof **values);
         if (!*values)
             LS_FAIL(LS_ERR_MEMORY, "no memory for %zu values of %s in binary64", n,
                     truth->graph->nodes[node].name);
@@ -245,7 +247,7 @@ exit:
 static void forget_values(ls_truth *truth)
 {
     for (size_t i = 0; truth->values && i < truth->steps * truth->graph->count; i++) {
-        free(truth->values[i]);
+        if (!truth->placed) free(truth->values[i]);
         truth->values[i] = NULL;
     }
 }
@@ -261,6 +263,7 @@ ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph 
 
     if (!truth) LS_FAIL(LS_ERR_MEMORY, "no memory for the truth of a run");
     truth->graph = graph;
+    truth->placed = options->place != NULL;
     LS_TRY(ls_bounds_start_create(&start, run, graph->table, options->dtype));
     truth->first = start.initial.step;
     truth->steps = run->steps > truth->first ? (size_t)(run->steps - truth->first) : 0;

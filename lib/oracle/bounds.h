@@ -20,7 +20,8 @@ typedef struct ls_truth ls_truth;
 
 /* dtype: the precision of who is judged; when it is F16 or BF16 the weights are rounded to it
  * before anything else, in the truth too. take: who gets the truth, tensor by tensor in order of
- * steps and nodes, when all runs are done (may be NULL). */
+ * steps and nodes, when all runs are done (may be NULL). place: where a tensor's truth is to stand,
+ * room that lives as long as the truth does (a mapped file); NULL: memory of the truth's own. */
 typedef struct ls_truth_options {
     ls_dtype dtype;
     int probes; /* moved runs; 0: the default, 4 */
@@ -28,12 +29,13 @@ typedef struct ls_truth_options {
     void *context;
     ls_status (*take)(void *context, uint64_t step, int node, const double *values, size_t count);
     void (*advance)(void *context, uint64_t done, uint64_t of, const char *what);
+    double *(*place)(void *context, uint64_t step, int node);
 } ls_truth_options;
 
 /* Runs once plainly and `probes` times moved (F16 and BF16: once more). run: what was run; layout,
- * engine, dtype, tap, save and trace are not read. Memory: the truth's tensors of all steps in
- * binary64 while it runs, afterwards when `keep` is set. advance is told of steps, over all runs.
- * Errors: the runs'. */
+ * engine, dtype, tap, save and trace are not read. Memory: without `place` the truth's
+ * tensors of all steps in binary64 while it runs, afterwards when `keep` is set. advance is told of
+ * steps, over all runs. Errors: the runs'. */
 ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph *graph,
                         const ls_truth_options *options) LS_MUST_USE;
 void ls_truth_destroy(ls_truth **truth);

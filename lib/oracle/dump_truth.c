@@ -1,7 +1,6 @@
 /* dump_truth.c - the truth of a run, as truth.safetensors, and how far each tensor is from it. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "oracle/bounds.h"
 #include "oracle/dump_parts.h"
@@ -34,26 +33,24 @@ static double distance(double value, double truth)
     return isnan(error) ? HUGE_VAL : error;
 }
 
-static ls_status take(void *context, uint64_t step, int node, const double *values, size_t count)
+static double *place(void *context, uint64_t step, int node)
 {
-    ls_status status = LS_OK;
-    truth_file *file = context;
-    dump *d = file->d;
-    const size_t i = (size_t)(step - d->first_step) * d->graph->count + (size_t)node;
-    dump_tensor *t = ls_dump_tensor(d, i);
+    const truth_file *file = context;
+    const dump *d = file->d;
+    return ls_safetensors_place(file->writer,
+                                (size_t)(step - d->first_step) * d->graph->count + (size_t)node);
+}
+
+/* Largest distance of a tensor from its truth. */
+static double farthest(const dump_tensor *t, const double *truth)
+{
     double worst = 0;
-    if (count != t->count)
-        LS_FAIL(LS_ERR_INTERNAL, "%s: the truth has %zu elements, the run %zu", t->node->name,
-                count, t->count);
-    memcpy(ls_safetensors_place(file->writer, i), values, count * sizeof *values);
-    for (size_t k = 0; k < count; k++) {
-        const double value = t->dtype == LS_F64 ? ((const double *)t->values)[k]
-                                                : (double)((const float *)t->values)[k];
-        worst = fmax(worst, distance(value, values[k]));
+    for (size_t i = 0; i < t->count; i++) {
+        const double value = t->dtype == LS_F64 ? ((const double *)t->values)[i]
+                                                : (double)((const float *)t->values)[i];
+        worst = fmax(worst, distance(value, truth[i]));
     }
-    t->truth_error = worst;
-exit:
-    return status;
+    return worst;
 }
 
 static void advance(void *context, uint64_t done, uint64_t of, const char *what)
@@ -73,10 +70,11 @@ ls_status ls_dump_write_truth(dump *d)
     LS_TRY(declare_all(d, file.writer));
     LS_TRY(ls_safetensors_map(file.writer));
     const ls_truth_options options = {
-        .dtype = d->run.dtype, .context = &file, .take = take, .advance = advance};
+        .dtype = d->run.dtype, .context = &file, .place = place, .advance = advance};
     LS_TRY(ls_truth_find(&truth, &d->run, d->graph, &options));
     for (size_t i = 0; i < ls_dump_tensor_count(d); i++) {
         dump_tensor *t = ls_dump_tensor(d, i);
+        t->truth_error = farthest(t, ls_safetensors_place(file.writer, i));
         t->bound = ls_truth_bound(truth, t->step, (int)(t->node - d->graph->nodes));
     }
     LS_TRY(ls_safetensors_commit(file.writer));

@@ -330,7 +330,8 @@ START_TEST(handed_over)
     setting s;
     taken t = {.setting = &s};
     ls_truth *truth, *kept;
-    ls_truth_options options = {LS_F32, 2, false, &t, take, told};
+    ls_truth_options options = {
+        .dtype = LS_F32, .probes = 2, .context = &t, .take = take, .advance = told};
     begin(&s, LLAMA, 9);
     s.initial.step = 7;
     expect_ok(ls_truth_find(&truth, &s.run, s.graph, &options));
@@ -338,7 +339,7 @@ START_TEST(handed_over)
     ck_assert_uint_eq(t.told, 6);
     ck_assert_uint_eq(t.of, 6);
     ck_assert_ptr_null(ls_truth_values(truth, 7, 0));
-    options = (ls_truth_options){LS_F32, 2, true, NULL, NULL, NULL};
+    options = (ls_truth_options){.dtype = LS_F32, .probes = 2, .keep = true};
     expect_ok(ls_truth_find(&kept, &s.run, s.graph, &options));
     double sum = 0;
     for (uint64_t step = 7; step < 9; step++)
