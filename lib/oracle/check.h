@@ -69,6 +69,9 @@ typedef struct ls_check_options {
      * of products in TF32 are judged as F16. */
     bool has_computed;
     ls_dtype computed;
+    /* Computes an operation again only where the tensor lies outside the bound of whole runs: a
+     * mistake that a whole run's rounding hides is not seen. */
+    bool quick;
     int threads;              /* 0: as many as there are cores */
     const volatile int *stop; /* *stop != 0 ends it: LS_ERR_INTERRUPTED; NULL: nobody does */
     void *context;

@@ -119,6 +119,25 @@ START_TEST(a_small_mistake_is_seen_by_the_operation)
     ck_assert_int_eq(j->local, LS_LOCAL_OUTSIDE);
     ck_assert_int_eq(j->verdict, LS_DIFFERENT_TENSOR);
     ck_assert_ptr_eq(c.judgement->blame, j);
+    check_fixture_judge(&c, &(ls_check_options){.quick = true});
+    expect_none_different(&c);
+    ck_assert_int_eq(judged_of(&c, "layers.1.layer")->local, LS_LOCAL_UNKNOWN);
+    check_fixture_end(&c);
+}
+END_TEST
+
+/* A large one is found all the same. */
+START_TEST(a_quick_judgement_finds_what_is_large)
+{
+    check_fixture c;
+    const ls_config config = check_config("gpt2-nano");
+    check_fixture_begin(&c, &config, 1);
+    c.context = (void *)(uintptr_t) "layers.1.up";
+    candidate_computed(&c, LS_F32, one_operation);
+    check_fixture_judge(&c, &(ls_check_options){.quick = true});
+    ck_assert_str_eq(c.judgement->first->golden->name, "step0/layers.1.up");
+    ck_assert_ptr_eq(c.judgement->blame, c.judgement->first);
+    ck_assert_uint_eq(c.judgement->n_findings, 1);
     check_fixture_end(&c);
 }
 END_TEST
@@ -342,6 +361,7 @@ int main(void)
     tcase_add_loop_test(tests, one_wrong_operation_is_blamed, 0,
                         (int)(sizeof places / sizeof *places));
     tcase_add_test(tests, a_small_mistake_is_seen_by_the_operation);
+    tcase_add_test(tests, a_quick_judgement_finds_what_is_large);
     tcase_add_loop_test(tests, three_mistakes_are_three_findings, 0, 2);
     tcase_add_test(tests, an_unrelated_run_is_called_so);
     tcase_add_test(tests, a_tensor_written_wrongly_is_aside);

@@ -8,7 +8,7 @@
 #include "lockstep/base/show.h"
 #include "report/progress.h"
 
-enum { OPTIONS = 10 };
+enum { OPTIONS = 11 };
 
 static const char *const computed_names[] = {"as-written", "f32", "tf32", "f16", "bf16", NULL};
 static const ls_dtype computed_dtypes[] = {LS_F32, LS_F32, LS_F16, LS_F16, LS_BF16};
@@ -35,11 +35,15 @@ static void make_options(check_settings *s, ls_option options[OPTIONS])
     options[6] = ls_option_flag("digests", &s->digests,
                                 "first reads the whole golden directory and compares its digests; "
                                 "without it those of tensors that differ alone");
-    options[7] = ls_option_int("threads", &s->threads, 0, 64, "N",
+    options[7] =
+        ls_option_flag("quick", &s->quick,
+                       "computes an operation again only where its tensor lies outside "
+                       "what whole runs allow; misses mistakes that are smaller than that");
+    options[8] = ls_option_int("threads", &s->threads, 0, 64, "N",
                                "threads that compute operations again; 0: one per core");
-    options[8] = ls_option_flag("json", &s->json,
+    options[9] = ls_option_flag("json", &s->json,
                                 "one JSON object on standard output, words on standard error");
-    options[9] = ls_option_flag("help", &s->help, "this text");
+    options[10] = ls_option_flag("help", &s->help, "this text");
 }
 
 static ls_status read_check_settings(check_settings *s, const command_spec *command, int argc,
@@ -138,6 +142,7 @@ ls_status check_command(const command_spec *command, int argc, const char *const
                                       .complete = s.complete,
                                       .has_computed = s.computed > 0,
                                       .computed = computed_dtypes[s.computed],
+                                      .quick = s.quick,
                                       .threads = s.threads,
                                       .stop = &stop_wanted,
                                       .context = &progress,

@@ -11,7 +11,7 @@ typedef struct check_settings {
     const char *golden, *candidate;
     const char *map, *only, *show;
     int computed, threads;
-    bool complete, all, digests, json, help;
+    bool complete, all, digests, quick, json, help;
 } check_settings;
 
 typedef struct checked {
