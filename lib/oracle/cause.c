@@ -208,13 +208,49 @@ bool ls_search_concerns(const ls_search *search, unsigned kinds)
     return false;
 }
 
-static ls_cause_family *const families[] = {ls_cause_sums, ls_cause_batch};
+static ls_cause_family *const families[] = {
+    ls_cause_gradients,   ls_cause_sums,        ls_cause_batch,   ls_cause_formulas,
+    ls_cause_interleaved, ls_cause_arrangement, ls_cause_dropout, ls_cause_replicas};
 
 static ls_status try_all(ls_search *search)
 {
     ls_status status = LS_OK;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) LS_TRY(families[i](search));
 exit:
+    return status;
+}
+
+/* Ranks that hold something wrong where others do not, or otherwise: each is a candidate. */
+static ls_status try_ranks(ls_search *search)
+{
+    ls_status status = LS_OK;
+    const ls_candidate_tensor *given = search->of->as_given;
+    enum { MOST = 64 };
+    bool wrong[MOST] = {false}, there[MOST] = {false};
+    int ranks = 0, wrong_ranks = 0;
+    double *values = NULL;
+    if (!given || !given->replicas_differ) goto exit;
+    if (!(values = malloc(search->n * sizeof *values)))
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what a rank holds");
+    for (size_t b = 0; b < given->n_blocks; b++)
+        if (given->blocks[b].rank >= 0 && given->blocks[b].rank < MOST)
+            there[given->blocks[b].rank] = true;
+    for (int rank = 0; rank < MOST; rank++) {
+        if (!there[rank]) continue;
+        LS_TRY(ls_rank_tensor(search, rank, values, &wrong[rank]));
+        ranks++, wrong_ranks += wrong[rank];
+    }
+    search->candidate = values;
+    for (int rank = 0, tried = 0; rank < MOST && tried < 4 && !search->best.cause; rank++) {
+        if (!wrong[rank]) continue;
+        tried++;
+        LS_TRY(ls_rank_tensor(search, rank, values, &wrong[rank]));
+        snprintf(search->whose, sizeof search->whose, "rank %d (%d of %d ranks wrong): ", rank,
+                 wrong_ranks, ranks);
+        LS_TRY(try_all(search));
+    }
+exit:
+    free(values);
     return status;
 }
 
@@ -237,6 +273,7 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to find the cause of %s", search.node->name);
     search.trial_bound = search.trial + search.n;
     LS_TRY(try_all(&search));
+    if (search.best.cause == LS_CAUSE_NONE) LS_TRY(try_ranks(&search));
     if (search.best.cause == LS_CAUSE_NONE && search.cut_short)
         snprintf(search.best.evidence, sizeof search.best.evidence,
                  "the tensor is so large that not every hypothesis was tried");

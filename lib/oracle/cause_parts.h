@@ -12,7 +12,7 @@ typedef struct ls_search {
     const ls_config *config;
     size_t n;                /* elements of the node */
     const double *candidate; /* the case's, or what one rank holds */
-    char whose[32];          /* "rank 3: " in that case */
+    char whose[64];          /* "rank 3: " in that case */
     double work;             /* multiplications that may still be spent */
     bool cut_short;          /* some hypotheses were left out for that */
     double *trial, *trial_bound;
@@ -62,6 +62,14 @@ void ls_change_end(ls_change *change);
 ls_status ls_change_value(ls_change *change, int node, double **ret_values) LS_MUST_USE;
 ls_status ls_change_param(ls_change *change, int param, double **ret_values) LS_MUST_USE;
 
+/* ---- cause_upstream.c ---- */
+
+/* Tries a hypothesis: operations of these kinds (bits of ls_operation_kind), and those that read a
+ * changed parameter, are done as the change says. First at the node itself; when the case's inputs
+ * are not all the candidate's, at every such operation before it. */
+ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_change *change,
+                        const char *evidence) LS_MUST_USE;
+
 /* ---- cause_fit.c: a sum as parts, each with a factor ---- */
 
 /* Elements of an operand in which the node is linear: those whose place e has e / inner % extent in
@@ -105,9 +113,16 @@ enum { LS_CUTS = 24 };
 /* Those of the golden and the candidate's layouts first, then equal ones. Returns how many. */
 size_t ls_search_cuts(const ls_search *search, ls_batch_cut cuts[LS_CUTS]);
 
+/* ---- cause_replicas.c ---- */
+
+/* What a rank holds, what it does not being right. *ret_differs: something of it is wrong. */
+ls_status ls_rank_tensor(const ls_search *search, int rank, double *ret_values,
+                         bool *ret_differs) LS_MUST_USE;
+
 /* ---- families: each tries what can concern the search's node ---- */
 
 typedef ls_status ls_cause_family(ls_search *search);
-ls_cause_family ls_cause_sums, ls_cause_batch;
+ls_cause_family ls_cause_sums, ls_cause_batch, ls_cause_replicas, ls_cause_gradients,
+    ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement, ls_cause_dropout;
 
 #endif

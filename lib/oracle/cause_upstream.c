@@ -1,0 +1,117 @@
+/* cause_upstream.c - a hypothesis tried where it is, and where it may be: among the operations
+ * before the node whose tensors the candidate does not have.
+ *
+ * Upstream, every operation that the hypothesis concerns is done otherwise, and what is made of it
+ * is computed again in order, from the nearest tensors that the candidate has. */
+#include <stdlib.h>
+
+#include "oracle/cause_parts.h"
+
+static bool candidate_has(const ls_search *search, int node)
+{
+    const ls_candidate *whole = search->of->whole;
+    for (size_t i = 0; whole && i < whole->count; i++)
+        if (whole->tensors[i].golden && whole->tensors[i].golden->node == node &&
+            whole->tensors[i].golden->step == search->of->step)
+            return true;
+    return false;
+}
+
+/* Whether an operation of a node is done otherwise: its own, or one whose gradient it is. */
+static bool concerned(const ls_search *search, const ls_graph_node *node, unsigned kinds,
+                      const ls_change *change)
+{
+    ls_search at = *search;
+    at.node = node;
+    if (ls_search_concerns(&at, kinds)) return true;
+    if (change->params == NULL) return false;
+    if (node->make == LS_MAKE_GRADIENT) { /* through a reader's weight */
+        for (size_t r = 0; r < search->graph->count; r++) {
+            const ls_graph_node *reader = &search->graph->nodes[r];
+            if (reader->phase != LS_GRAPH_FORWARD) break;
+            if (ls_graph_slot(reader, node->of) < 0) continue;
+            for (int i = 0; i < LS_NODE_PARAMS && reader->params[i] >= 0; i++)
+                if (change->params[reader->params[i]] !=
+                    search->of->operands.params[reader->params[i]])
+                    return true;
+        }
+        return false;
+    }
+    for (int i = 0; i < LS_NODE_PARAMS && node->params[i] >= 0; i++)
+        if (node->make != LS_MAKE_PARAM_GRADIENT &&
+            change->params[node->params[i]] != search->of->operands.params[node->params[i]])
+            return true;
+    return false;
+}
+
+/* Everything that the node is made of, up to what the candidate has. */
+static void mark_needed(const ls_search *search, bool *needed)
+{
+    const ls_graph *graph = search->graph;
+    needed[search->of->node] = true;
+    for (size_t i = (size_t)search->of->node + 1; i-- > 0;) {
+        const ls_graph_node *node = &graph->nodes[i];
+        if (!needed[i] || ((int)i != search->of->node && candidate_has(search, (int)i))) continue;
+        for (int k = 0; k < LS_NODE_INPUTS && node->inputs[k] >= 0; k++)
+            needed[node->inputs[k]] = true;
+        for (size_t p = 0; node->make == LS_MAKE_GRADIENT_NORM && p < graph->table->count; p++)
+            needed[ls_graph_param_gradient(graph, (int)p)] = true;
+    }
+}
+
+static bool reads_changed(const ls_graph *graph, const ls_graph_node *node, const bool *changed)
+{
+    for (int k = 0; k < LS_NODE_INPUTS && node->inputs[k] >= 0; k++)
+        if (changed[node->inputs[k]]) return true;
+    for (size_t p = 0; node->make == LS_MAKE_GRADIENT_NORM && p < graph->table->count; p++)
+        if (changed[ls_graph_param_gradient(graph, (int)p)]) return true;
+    return false;
+}
+
+static ls_status try_upstream(ls_search *search, ls_cause cause, unsigned kinds, ls_change *change,
+                              const char *text)
+{
+    ls_status status = LS_OK;
+    const ls_graph *graph = search->graph;
+    const int target = search->of->node;
+    bool *needed = calloc(2 * graph->count, sizeof *needed), *changed = needed + graph->count;
+    double **made = calloc(graph->count, sizeof *made);
+    bool done = true;
+    if (!needed || !made) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a hypothesis");
+    mark_needed(search, needed);
+    for (int i = 0; i <= target && done; i++) {
+        const ls_graph_node *node = &graph->nodes[i];
+        if (!needed[i] || (i != target && candidate_has(search, i))) continue;
+        changed[i] = concerned(search, node, kinds, change) || reads_changed(graph, node, changed);
+        if (!changed[i]) continue;
+        if (i == target) {
+            LS_TRY(ls_search_evaluate(search, cause, &change->operands, text));
+            continue;
+        }
+        made[i] = malloc(ls_graph_elements(graph, i) * sizeof **made);
+        if (!made[i]) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a hypothesis");
+        LS_TRY(ls_search_compute(search, i, &change->operands, made[i], NULL, &done));
+        change->values[i] = made[i];
+    }
+exit:
+    for (size_t i = 0; made && i < graph->count; i++) {
+        if (made[i]) change->values[i] = search->of->operands.values[i];
+        free(made[i]);
+    }
+    free(made);
+    free(needed);
+    return status;
+}
+
+ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_change *change,
+                        const char *text)
+{
+    ls_status status = LS_OK;
+    if (concerned(search, search->node, kinds, change)) {
+        LS_TRY(ls_search_evaluate(search, cause, &change->operands, text));
+        if (search->fits[cause]) goto exit;
+    }
+    if (!search->of->own_inputs) LS_TRY(try_upstream(search, cause, kinds, change, text));
+exit:
+    return status;
+}
