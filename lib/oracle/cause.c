@@ -209,8 +209,9 @@ bool ls_search_concerns(const ls_search *search, unsigned kinds)
 }
 
 static ls_cause_family *const families[] = {
-    ls_cause_gradients,   ls_cause_sums,        ls_cause_batch,   ls_cause_formulas,
-    ls_cause_interleaved, ls_cause_arrangement, ls_cause_dropout, ls_cause_replicas};
+    ls_cause_gradients,   ls_cause_sums,     ls_cause_every_sum,
+    ls_cause_batch,       ls_cause_formulas, ls_cause_interleaved,
+    ls_cause_arrangement, ls_cause_dropout,  ls_cause_replicas};
 
 static ls_status try_all(ls_search *search)
 {
@@ -254,6 +255,13 @@ exit:
     return status;
 }
 
+static bool is_wrong(const ls_search *search)
+{
+    for (size_t i = 0; i < search->n; i++)
+        if (!meets(search->candidate[i], search->of->right[i], search->of->bound[i])) return true;
+    return false;
+}
+
 /* Work of a search: some seconds. */
 #define WORK 4e9
 
@@ -272,7 +280,7 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
     if (!search.trial)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to find the cause of %s", search.node->name);
     search.trial_bound = search.trial + search.n;
-    LS_TRY(try_all(&search));
+    if (is_wrong(&search)) LS_TRY(try_all(&search));
     if (search.best.cause == LS_CAUSE_NONE) LS_TRY(try_ranks(&search));
     if (search.best.cause == LS_CAUSE_NONE && search.cut_short)
         snprintf(search.best.evidence, sizeof search.best.evidence,

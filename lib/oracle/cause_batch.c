@@ -48,8 +48,7 @@ size_t ls_search_cuts(const ls_search *search, ls_batch_cut cuts[LS_CUTS])
     const ls_case *of = search->of;
     if (of->whole && of->whole->has_layout) add_layout(cuts, &count, B, &of->whole->layout);
     if (of->golden) add_layout(cuts, &count, B, &of->golden->run.layout);
-    for (size_t n = 2; n <= 8 && n <= B; n++)
-        add_cut(cuts, &count, B, n, 1, "equal part of the sequences");
+    for (size_t n = 2; n <= 8 && n <= B; n++) add_cut(cuts, &count, B, n, 1, "run of sequences");
     add_cut(cuts, &count, B, B, 1, "sequence");
     return count;
 }
@@ -100,11 +99,11 @@ static ls_status try_means(ls_search *search, const ls_batch_cut *cut)
     const size_t B = search->graph->B;
     if (B > sizeof weights / sizeof *weights) goto exit;
     weights_of_means(search, cut, true, weights);
-    snprintf(text, sizeof text,
-             "the mean of the means over %zu parts (%s; first part %zu of %zu targets), not over "
-             "all targets",
-             cut->count, cut->name, targets_in(search, 0, cut->bounds[1]),
-             targets_in(search, 0, B));
+    snprintf(
+        text, sizeof text,
+        "the mean of the means over %zu parts (each a %s; first part %zu of %zu targets), not over "
+        "all targets",
+        cut->count, cut->name, targets_in(search, 0, cut->bounds[1]), targets_in(search, 0, B));
     LS_TRY(try_weights(search, LS_CAUSE_MEAN_OF_MEANS, weights, text));
     weights_of_means(search, cut, false, weights);
     snprintf(text, sizeof text, "each of %zu parts (%s) has a mean of its own, and these are added",
@@ -120,8 +119,9 @@ static ls_status try_means(ls_search *search, const ls_batch_cut *cut)
                              : own               ? (double)targets_in(search, 0, B) / (double)n
                                                  : 1;
             snprintf(text, sizeof text,
-                     "candidate is of sequences %zu to %zu of %zu alone (%s %zu)%s", from, to - 1,
-                     B, cut->name, m, own ? ", divided by their own targets" : "");
+                     "candidate is of sequences %zu to %zu of %zu alone (%s %zu of %zu)%s", from,
+                     to - 1, B, cut->name, m, cut->count,
+                     own ? ", divided by their own targets" : "");
             LS_TRY(try_weights(search, LS_CAUSE_NOT_REDUCED, weights, text));
         }
     }
@@ -179,6 +179,10 @@ static void take_uses(uses *u, const ls_search *search, const size_t *bounds, si
             continue;
         const int gradient = ls_graph_gradient(graph, (int)r);
         const size_t sequence = ls_graph_elements(graph, gradient) / graph->B;
+        if (tokens && graph->nodes[gradient].n_dims != 3) { /* has no tokens */
+            u->parts.count = 0;
+            return;
+        }
         for (size_t i = 0; i < n; i++)
             ls_parts_add(&u->parts, search, false, gradient,
                          tokens ? sequence / graph->S : sequence, tokens ? graph->S : graph->B,
@@ -235,9 +239,15 @@ static ls_status explain_uses(uses *u, ls_search *search)
         set_all(u, use, k[use]);
     }
     if (u->count == 2 && k[0] != k[1]) {
-        snprintf(text, sizeof text,
-                 "candidate = %s x gradient from use as input + %s x gradient from use as head",
-                 written(k[0], a), written(k[1], b));
+        if (k[0] * k[1] == 0 && k[0] + k[1] == 1)
+            snprintf(
+                text, sizeof text,
+                "candidate is the gradient from use as %s alone, that from use as %s is missing",
+                k[0] == 1 ? "input" : "head", k[0] == 1 ? "head" : "input");
+        else
+            snprintf(text, sizeof text,
+                     "candidate = %s x gradient from use as input + %s x gradient from use as head",
+                     written(k[0], a), written(k[1], b));
         LS_TRY(ls_parts_propose(&u->parts, search, LS_CAUSE_TIED_ONE_SIDE, text));
     } else if (k[0] != 1 && k[0] > 0) {
         ls_search_size(search, (size_t)rint(k[0] >= 1 ? k[0] : 1 / k[0]), size);
@@ -287,11 +297,11 @@ static ls_status explain_run(uses *u, ls_search *search)
     if (parts == 0) goto exit;
     const size_t n_cuts = ls_search_cuts(search, cuts);
     const char *name = "";
-    size_t number = 0;
+    size_t number = 0, of = 0;
     for (size_t c = 0; c < n_cuts && !*name; c++)
         for (size_t m = 0; m < cuts[c].count && !*name; m++)
             if (cuts[c].bounds[m] == from && cuts[c].bounds[m + 1] == to)
-                name = cuts[c].name, number = m;
+                name = cuts[c].name, number = m, of = cuts[c].count;
     for (int use = 0; use < u->count; use++)
         for (size_t i = 0; i < u->each; i++)
             u->parts.part[(size_t)use * u->each + i].factor =
@@ -302,7 +312,8 @@ static ls_status explain_run(uses *u, ls_search *search)
         "alone",
         parts < u->count ? partial[0] ? "'s part from the input" : "'s part from the head" : "",
         from, to - 1, u->each);
-    if (*name) snprintf(text + length, sizeof text - (size_t)length, " (%s %zu)", name, number);
+    if (*name)
+        snprintf(text + length, sizeof text - (size_t)length, " (%s %zu of %zu)", name, number, of);
     LS_TRY(ls_parts_propose(
         &u->parts, search, parts < u->count ? LS_CAUSE_TIED_ONE_SIDE : LS_CAUSE_NOT_REDUCED, text));
 exit:
@@ -334,13 +345,14 @@ static ls_status explain_cuts(uses *u, ls_search *search)
             for (size_t p = 0; p < u->parts.count; p++)
                 u->parts.part[p].factor = weights[p % u->each];
             if (kind < 2)
-                snprintf(text, sizeof text,
-                         "%s of the means over %zu parts (%s), not the mean over all targets",
-                         kind == 0 ? "the mean" : "the sum", cut->count, cut->name);
+                snprintf(
+                    text, sizeof text,
+                    "%s of the means over %zu parts (each a %s), not the mean over all targets",
+                    kind == 0 ? "the mean" : "the sum", cut->count, cut->name);
             else
                 snprintf(text, sizeof text,
-                         "with each of %zu parts (%s) what was there before is doubled", cut->count,
-                         cut->name);
+                         "with each of %zu parts (each a %s) what was there before is doubled",
+                         cut->count, cut->name);
             LS_TRY(ls_parts_propose(&u->parts, search,
                                     kind < 2 ? LS_CAUSE_MEAN_OF_MEANS : LS_CAUSE_REDUCED_TWICE,
                                     text));

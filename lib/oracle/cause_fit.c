@@ -41,7 +41,7 @@ static ls_status apply(const ls_parts *parts, ls_change *change, int only)
             n = ls_graph_elements(change->operands.graph, part->index);
             LS_TRY(ls_change_value(change, part->index, &values));
         }
-        const size_t block = part->inner * part->extent;
+        const size_t block = part->inner * part->extent; /* never 0: the array has one or more */
         for (size_t first = 0; first < n; first += block)
             for (size_t e = first + part->from * part->inner;
                  e < first + part->to * part->inner && e < n; e++)

@@ -286,7 +286,8 @@ static ls_status try_padding(ls_search *search)
     for (size_t i = 0; i < n; i++) {
         const ls_variant variant = {.padded_words = tried[i]};
         snprintf(text, sizeof text,
-                 "%zu padded words with logits of 0 are in the softmax: a vocabulary of %zu, not "
+                 "padded words with logits of 0 are in the softmax: %zu of them, a vocabulary of "
+                 "%zu, not "
                  "%zu",
                  tried[i], V + tried[i], V);
         LS_TRY(try(search, LS_CAUSE_PADDED_VOCABULARY, LOSSES, &variant, text));
@@ -308,7 +309,8 @@ static ls_status try_positions(ls_search *search)
     if (!can_concern(search, kinds)) goto exit;
     for (size_t T = 2; T <= 16 && T <= S; T++) {
         const ls_variant variant = {.position_restart = (S + T - 1) / T};
-        if (T > 2 && (S + T - 1) / T == (S + T - 2) / (T - 1)) continue;
+        if (variant.position_restart < 2 || (T > 2 && (S + T - 1) / T == (S + T - 2) / (T - 1)))
+            continue;
         snprintf(text, sizeof text,
                  "positions begin again at 0 after every %zu tokens, as in %zu "
                  "shards",

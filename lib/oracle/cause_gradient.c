@@ -106,9 +106,12 @@ static ls_status propose_norm(ls_search *search, ls_cause cause, double norm, co
     ls_change change = {0};
     double *value;
     if (search->node->make == LS_MAKE_GRADIENT_NORM) {
-        const double bound =
-            search->of->bound[0] * fmax(1, norm / fmax(search->of->right[0], 1e-300));
-        ls_search_propose(search, cause, &norm, &bound, text);
+        /* One number, many hypotheses, and a bound that holds for sums in the worst order: what is
+         * to convince must be as near as sums come that are rounded at random. */
+        const double terms = (double)ls_param_table_elements(search->graph->table);
+        const double bound = (8 + sqrt(terms)) * search->of->precision.u * norm;
+        if (fabs(search->candidate[0] - norm) <= bound)
+            ls_search_propose(search, cause, &norm, &bound, text);
         return LS_OK;
     }
     if (norm <= search->of->operands.max_norm) return LS_OK; /* that would not scale at all */

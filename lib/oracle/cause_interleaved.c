@@ -167,6 +167,16 @@ exit:
     return status;
 }
 
+/* Which of the matrices the node is made with, or the gradient of; -1: none, or of several. */
+static int own_matrix(const ls_search *search, const fused *f)
+{
+    if (search->node->params[0] < 0) return -1;
+    const ls_role role = search->graph->table->params[search->node->params[0]].role;
+    for (int m = 0; m < f->n; m++)
+        if (role == f->roles[m] || role == f->biases[m]) return m;
+    return -1;
+}
+
 static ls_status try_swaps(ls_search *search, const fused *f)
 {
     ls_status status = LS_OK;
@@ -178,7 +188,12 @@ static ls_status try_swaps(ls_search *search, const fused *f)
         const char *const *names = f->n == 2 ? pair : letters;
         for (int m = 0; m < f->n; m++) fits &= f->width[m] == f->width[orders[i][m]];
         if (!fits) continue;
-        if (f->n == 2)
+        const int own = own_matrix(search, f);
+        if (own >= 0 && orders[i][own] == own) continue;
+        if (own >= 0)
+            snprintf(text, sizeof text, "what belongs to %s is taken for %s's",
+                     names[orders[i][own]], names[own]);
+        else if (f->n == 2)
             snprintf(text, sizeof text, "gate is taken for up and up for gate");
         else
             snprintf(text, sizeof text, "%s, %s and %s are taken for query, key and value",

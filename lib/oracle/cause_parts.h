@@ -122,7 +122,8 @@ ls_status ls_rank_tensor(const ls_search *search, int rank, double *ret_values,
 /* ---- families: each tries what can concern the search's node ---- */
 
 typedef ls_status ls_cause_family(ls_search *search);
-ls_cause_family ls_cause_sums, ls_cause_batch, ls_cause_replicas, ls_cause_gradients,
-    ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement, ls_cause_dropout;
+ls_cause_family ls_cause_sums, ls_cause_every_sum, ls_cause_batch, ls_cause_replicas,
+    ls_cause_gradients, ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement,
+    ls_cause_dropout;
 
 #endif
