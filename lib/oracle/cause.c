@@ -269,7 +269,8 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
 {
     ls_status status = LS_OK;
     const ls_graph *graph = of->operands.graph;
-    ls_search search = {.of = of,
+    ls_case mine = *of;
+    ls_search search = {.of = &mine,
                         .graph = graph,
                         .node = &graph->nodes[of->node],
                         .config = &graph->table->config,
@@ -280,6 +281,12 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
     if (!search.trial)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to find the cause of %s", search.node->name);
     search.trial_bound = search.trial + search.n;
+    search.values = calloc(graph->count, sizeof *search.values);
+    search.loaded = calloc(graph->count, sizeof *search.loaded);
+    if (!search.values || !search.loaded)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to find the cause of %s", search.node->name);
+    memcpy(search.values, of->operands.values, graph->count * sizeof *search.values);
+    mine.operands.values = search.values;
     if (is_wrong(&search)) LS_TRY(try_all(&search));
     if (search.best.cause == LS_CAUSE_NONE) LS_TRY(try_ranks(&search));
     if (search.best.cause == LS_CAUSE_NONE && search.cut_short)
@@ -292,6 +299,9 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
     }
     *ret_suspicion = search.best;
 exit:
+    for (size_t i = 0; search.loaded && i < graph->count; i++) free(search.loaded[i]);
+    free(search.loaded);
+    free(search.values);
     free(search.trial);
     return status;
 }

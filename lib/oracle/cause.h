@@ -46,8 +46,11 @@ typedef struct ls_case {
     const ls_golden *golden;
     uint64_t step;
     int node;
-    ls_operands operands; /* the candidate's own tensors, golden ones where it has none */
-    bool own_inputs;      /* all that the operation reads are the candidate's */
+    /* The candidate's own tensors, golden ones where it has none: what the operation reads, and
+     * every parameter. What else a hypothesis needs is read from `whole` and `golden`. */
+    ls_operands operands;
+    bool own_inputs; /* all that the operation reads are the candidate's; else the mistake may lie
+                        before it, and is looked for there too */
     ls_precision precision;
     const double *candidate;             /* the node's elements */
     const double *right;                 /* what the operation gives from the operands */
@@ -66,7 +69,10 @@ typedef struct ls_suspicion {
     ls_cause others[LS_ALSO];
 } ls_suspicion;
 
-/* Tries every hypothesis that can concern the node's operation. Errors: LS_ERR_MEMORY. */
+/* Tries every hypothesis that can concern the node's operation. A case that lies within its bounds,
+ * on every rank, has no cause. Cost: some dozens to hundreds of evaluations of the node, as many as
+ * a limit of some seconds leaves; where that cut the search short and nothing was found, the
+ * evidence says so. Errors: LS_ERR_MEMORY. */
 ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion) LS_MUST_USE;
 
 #endif

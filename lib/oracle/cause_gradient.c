@@ -66,12 +66,14 @@ static double norm_of(const ls_search *search, const held *h)
     return sqrt(sum);
 }
 
-static bool has_gradients(const ls_search *search)
+static ls_status need_gradients(ls_search *search, bool *ret_there)
 {
-    for (size_t p = 0; p < search->graph->table->count; p++)
-        if (!search->of->operands.values[ls_graph_param_gradient(search->graph, (int)p)])
-            return false;
-    return true;
+    ls_status status = LS_OK;
+    *ret_there = true;
+    for (size_t p = 0; p < search->graph->table->count && *ret_there; p++)
+        LS_TRY(ls_search_need(search, ls_graph_param_gradient(search->graph, (int)p), ret_there));
+exit:
+    return status;
 }
 
 /* A tp that cuts every parameter evenly, but for shared key/value heads. */
@@ -313,7 +315,10 @@ static ls_status try_updates(ls_search *search)
     const int whole = ls_graph_param_gradient(search->graph, search->node->params[0]);
     snprintf(name, sizeof name, "grad.%s.as_head", param->name);
     const int head = ls_graph_find(search->graph, name);
-    if (head < 0 || !o->values[head] || !o->values[whole]) goto exit;
+    bool there = head >= 0, both = false;
+    if (there) LS_TRY(ls_search_need(search, head, &there));
+    if (there) LS_TRY(ls_search_need(search, whole, &both));
+    if (!there || !both) goto exit;
     if (!(uses = malloc(2 * search->n * sizeof *uses)))
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for another update");
     for (size_t i = 0; i < search->n; i++) {
@@ -337,7 +342,10 @@ ls_status ls_cause_gradients(ls_search *search)
     const ls_operation_kind make = search->node->make;
     if (make == LS_MAKE_UPDATED) LS_TRY(try_updates(search));
     if (make == LS_MAKE_CLIPPED && !(search->of->operands.max_norm > 0)) goto exit;
-    if ((make == LS_MAKE_GRADIENT_NORM || make == LS_MAKE_CLIPPED) && has_gradients(search)) {
+    if (make == LS_MAKE_GRADIENT_NORM || make == LS_MAKE_CLIPPED) {
+        bool there;
+        LS_TRY(need_gradients(search, &there));
+        if (!there) goto exit;
         LS_TRY(try_own_norms(search));
         LS_TRY(try_counted_norms(search));
     }

@@ -100,9 +100,7 @@ static ls_status right_gradients(ls_search *search, const int *nodes, int n, dou
         bounds[m] = malloc(count * sizeof **bounds);
         if (!values[m] || !bounds[m])
             LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for fused matrices");
-        const ls_graph_node *node = &search->graph->nodes[nodes[m]];
-        for (int i = 0; i < LS_NODE_INPUTS && node->inputs[i] >= 0; i++)
-            if (!search->of->operands.values[node->inputs[i]]) *ret_done = false;
+        LS_TRY(ls_search_need_inputs(search, nodes[m], NULL, ret_done));
         if (*ret_done)
             LS_TRY(ls_search_compute(search, nodes[m], &search->of->operands, values[m], bounds[m],
                                      ret_done));
@@ -268,6 +266,8 @@ static ls_status try_gated(ls_search *search)
             if (twin->make != LS_MAKE_GRADIENT || twin->point != other ||
                 twin->layer != node->layer)
                 continue;
+            LS_TRY(ls_search_need_inputs(search, (int)i, NULL, &done));
+            if (!done) continue;
             LS_TRY(ls_search_compute(search, (int)i, &search->of->operands, search->trial,
                                      search->trial_bound, &done));
             if (done)

@@ -6,7 +6,9 @@
 #include "oracle/cause.h"
 
 typedef struct ls_search {
-    const ls_case *of;
+    const ls_case *of; /* a copy: its operands.values are these */
+    const double **values;
+    double **loaded; /* per node: what ls_search_need has read; ours */
     const ls_graph *graph;
     const ls_graph_node *node;
     const ls_config *config;
@@ -63,6 +65,13 @@ ls_status ls_change_value(ls_change *change, int node, double **ret_values) LS_M
 ls_status ls_change_param(ls_change *change, int param, double **ret_values) LS_MUST_USE;
 
 /* ---- cause_upstream.c ---- */
+
+/* Whether a node's values are there, among the case's operands; if not they are read, the
+ * candidate's or else the golden ones. */
+ls_status ls_search_need(ls_search *search, int node, bool *ret_there) LS_MUST_USE;
+/* ... all that a node is made of; and for a change that was begun before. change: may be NULL. */
+ls_status ls_search_need_inputs(ls_search *search, int node, ls_change *change,
+                                bool *ret_there) LS_MUST_USE;
 
 /* Tries a hypothesis: operations of these kinds (bits of ls_operation_kind), and those that read a
  * changed parameter, are done as the change says. First at the node itself; when the case's inputs

@@ -5,16 +5,70 @@
  * is computed again in order, from the nearest tensors that the candidate has. */
 #include <stdlib.h>
 
+#include "lockstep/base/widen.h"
 #include "oracle/cause_parts.h"
 
-static bool candidate_has(const ls_search *search, int node)
+static const ls_candidate_tensor *candidate_tensor(const ls_search *search, int node)
 {
     const ls_candidate *whole = search->of->whole;
     for (size_t i = 0; whole && i < whole->count; i++)
         if (whole->tensors[i].golden && whole->tensors[i].golden->node == node &&
             whole->tensors[i].golden->step == search->of->step)
-            return true;
-    return false;
+            return &whole->tensors[i];
+    return NULL;
+}
+
+ls_status ls_search_need(ls_search *search, int node, bool *ret_there)
+{
+    ls_status status = LS_OK;
+    const ls_candidate_tensor *mine = candidate_tensor(search, node);
+    const ls_golden_tensor *golden =
+        search->of->golden ? ls_golden_find(search->of->golden, search->of->step, node) : NULL;
+    const size_t n = ls_graph_elements(search->graph, node);
+    *ret_there = search->values[node] != NULL;
+    if (*ret_there || (!mine && !golden)) goto exit;
+    search->loaded[node] = malloc(n * sizeof *search->loaded[node]);
+    if (!search->loaded[node])
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %s", search->graph->nodes[node].name);
+    ls_widen(LS_F64, search->loaded[node], mine ? mine->dtype : golden->dtype,
+             mine ? mine->values : golden->values, n);
+    search->values[node] = search->loaded[node];
+    *ret_there = true;
+exit:
+    return status;
+}
+
+static ls_status need_for(ls_search *search, int node, ls_change *change, bool *ret_there)
+{
+    ls_status status = LS_OK;
+    if (change && change->values[node]) {
+        *ret_there = true;
+        return LS_OK;
+    }
+    LS_TRY(ls_search_need(search, node, ret_there));
+    if (change) change->values[node] = search->values[node];
+exit:
+    return status;
+}
+
+ls_status ls_search_need_inputs(ls_search *search, int place, ls_change *change, bool *ret_there)
+{
+    ls_status status = LS_OK;
+    const ls_graph_node *node = &search->graph->nodes[place];
+    *ret_there = true;
+    for (int i = 0; i < LS_NODE_INPUTS && node->inputs[i] >= 0 && *ret_there; i++)
+        LS_TRY(need_for(search, node->inputs[i], change, ret_there));
+    for (int p = 0;
+         node->make == LS_MAKE_GRADIENT_NORM && *ret_there && p < (int)search->graph->table->count;
+         p++)
+        LS_TRY(need_for(search, ls_graph_param_gradient(search->graph, p), change, ret_there));
+exit:
+    return status;
+}
+
+static bool candidate_has(const ls_search *search, int node)
+{
+    return candidate_tensor(search, node) != NULL;
 }
 
 /* Whether an operation of a node is done otherwise: its own, or one whose gradient it is. */
@@ -84,6 +138,8 @@ static ls_status try_upstream(ls_search *search, ls_cause cause, unsigned kinds,
         if (!needed[i] || (i != target && candidate_has(search, i))) continue;
         changed[i] = concerned(search, node, kinds, change) || reads_changed(graph, node, changed);
         if (!changed[i]) continue;
+        LS_TRY(ls_search_need_inputs(search, i, change, &done));
+        if (!done) break;
         if (i == target) {
             LS_TRY(ls_search_evaluate(search, cause, &change->operands, text));
             continue;
@@ -95,7 +151,7 @@ static ls_status try_upstream(ls_search *search, ls_cause cause, unsigned kinds,
     }
 exit:
     for (size_t i = 0; made && i < graph->count; i++) {
-        if (made[i]) change->values[i] = search->of->operands.values[i];
+        if (made[i]) change->values[i] = search->values[i];
         free(made[i]);
     }
     free(made);
