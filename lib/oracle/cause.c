@@ -209,9 +209,9 @@ bool ls_search_concerns(const ls_search *search, unsigned kinds)
 }
 
 static ls_cause_family *const families[] = {
-    ls_cause_gradients,   ls_cause_sums,     ls_cause_every_sum,
-    ls_cause_batch,       ls_cause_formulas, ls_cause_interleaved,
-    ls_cause_arrangement, ls_cause_dropout,  ls_cause_replicas};
+    ls_cause_gradients, ls_cause_sums,     ls_cause_every_sum,   ls_cause_batch,
+    ls_cause_uses,      ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement,
+    ls_cause_dropout,   ls_cause_replicas};
 
 static ls_status try_all(ls_search *search)
 {

@@ -6,6 +6,7 @@
  * can be and the sum is computed again with them and compared element by element: the fit only
  * proposes. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "oracle/cause_parts.h"
@@ -185,4 +186,13 @@ double ls_round_factor(double value)
     if (value > 0 && value < 0.75 && fabs(1 / value - rint(1 / value)) < 0.15)
         return 1 / rint(1 / value);
     return value;
+}
+
+const char *ls_factor_text(double factor, char text[16])
+{
+    if (factor > 0 && factor < 1)
+        snprintf(text, 16, "1/%.4g", 1 / factor);
+    else
+        snprintf(text, 16, "%.4g", factor);
+    return text;
 }

@@ -109,6 +109,8 @@ ls_status ls_parts_propose(const ls_parts *parts, ls_search *search, ls_cause ca
                            const char *evidence) LS_MUST_USE;
 /* k where value is near an integer k >= 0, 1 / k where it is near that; else itself. */
 double ls_round_factor(double value);
+/* A factor as people write it: "3", "1/3". */
+const char *ls_factor_text(double factor, char text[16]);
 
 /* Runs of sequences that a layout cuts a batch of B into. */
 typedef struct ls_batch_cut {
@@ -128,10 +130,15 @@ size_t ls_search_cuts(const ls_search *search, ls_batch_cut cuts[LS_CUTS]);
 ls_status ls_rank_tensor(const ls_search *search, int rank, double *ret_values,
                          bool *ret_differs) LS_MUST_USE;
 
+/* What each sequence's share of the loss is multiplied by in a mean of the parts' means; divided
+ * false: in their sum. */
+void ls_weights_of_means(const ls_search *search, const ls_batch_cut *cut, bool divided,
+                         double *weights);
+
 /* ---- families: each tries what can concern the search's node ---- */
 
 typedef ls_status ls_cause_family(ls_search *search);
-ls_cause_family ls_cause_sums, ls_cause_every_sum, ls_cause_batch, ls_cause_replicas,
+ls_cause_family ls_cause_sums, ls_cause_every_sum, ls_cause_batch, ls_cause_uses, ls_cause_replicas,
     ls_cause_gradients, ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement,
     ls_cause_dropout;
 

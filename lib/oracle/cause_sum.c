@@ -168,16 +168,6 @@ static void set_factors(sum *s, const addend *a, double factor)
     for (size_t p = a->first; p < a->first + a->count; p++) s->parts.part[p].factor = factor;
 }
 
-/* A factor as people write it. */
-static const char *written(double factor, char text[16])
-{
-    if (factor > 0 && factor < 1)
-        snprintf(text, 16, "1/%.4g", 1 / factor);
-    else
-        snprintf(text, 16, "%.4g", factor);
-    return text;
-}
-
 static bool is_whole_number(double k)
 {
     return k >= 2 && k <= 4096 && k == rint(k);
@@ -219,13 +209,13 @@ static ls_status explain_factors(sum *s, ls_search *search)
         snprintf(text, sizeof text, "right - candidate = %s: it was not added", a->name);
         LS_TRY(ls_parts_propose(&s->parts, search, LS_CAUSE_BIAS_MISSING, text));
     } else if (others && (twice || part)) {
-        snprintf(text, sizeof text, "candidate = %s x right%s%s", written(k, number),
+        snprintf(text, sizeof text, "candidate = %s x right%s%s", ls_factor_text(k, number),
                  odds < s->groups ? ", the bias once" : "", size);
         LS_TRY(ls_parts_propose(&s->parts, search,
                                 twice ? LS_CAUSE_REDUCED_TWICE : LS_CAUSE_AVERAGED, text));
     } else if (odds == 1 && (twice || part)) {
         snprintf(text, sizeof text, "what comes by way of %s counts %s times%s, the rest once",
-                 a->name, written(k, number), size);
+                 a->name, ls_factor_text(k, number), size);
         LS_TRY(ls_parts_propose(&s->parts, search,
                                 twice ? LS_CAUSE_REDUCED_TWICE : LS_CAUSE_AVERAGED, text));
     } else if (odds == 1 && k == 0 && strstr(a->name, "position")) {
@@ -239,7 +229,7 @@ static ls_status explain_factors(sum *s, ls_search *search)
         if (!sums || !(twice || part)) goto exit;
         snprintf(text, sizeof text,
                  "all that is summed over ranks counts %s times%s, the rest once",
-                 written(k, number), size);
+                 ls_factor_text(k, number), size);
         LS_TRY(ls_parts_propose(&s->parts, search,
                                 twice ? LS_CAUSE_REDUCED_TWICE : LS_CAUSE_AVERAGED, text));
     }
