@@ -276,7 +276,9 @@ ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph 
 
     looking l = {.truth = truth, .options = options, .what = "truth"};
     l.of = truth->steps * (1 + (uint64_t)probes + is_narrow(options->dtype));
-    LS_TRY(run_once(&l, run, &start, start.values, LS_F64, LS_ENGINE_PLAIN));
+    const ls_engine engine =
+        ls_engine_available(LS_ENGINE_PLAIN) ? LS_ENGINE_PLAIN : LS_ENGINE_PORTABLE;
+    LS_TRY(run_once(&l, run, &start, start.values, LS_F64, engine));
     l.what = "bounds";
     l.moved = moved;
     LS_TRY(probe(&l, run, &start, options->dtype, probes));

@@ -137,10 +137,11 @@ static ls_status compare(void *context, size_t i)
     const ls_golden_tensor *golden = place->golden;
     const ls_candidate_tensor *mine = place->candidate;
     place->judged->format = place->format;
-    place->judged->verdict = ls_check_equal(golden->dtype, golden->values, mine->dtype,
-                                            place->format, mine->values, golden->count)
-                                 ? LS_EQUAL
-                                 : LS_DIFFERENT_TENSOR;
+    place->judged->verdict =
+        ls_check_equal(golden->dtype, golden->values, mine->dtype, place->format, mine->values,
+                       golden->count, check->golden->kind == LS_GOLDEN_INTEGERS)
+            ? LS_EQUAL
+            : LS_DIFFERENT_TENSOR;
     return LS_OK;
 }
 

@@ -121,6 +121,7 @@ ls_status ls_check_measure(const struct ls_check *check, ls_check_place *place)
     const double *truth = NULL;
     LS_TRY(ls_check_widen(&candidate, judged->candidate->dtype, judged->candidate->values,
                           golden->count));
+    if (check->golden->kind == LS_GOLDEN_INTEGERS) ls_check_one_zero(candidate, golden->count);
     LS_TRY(ls_check_widen(&mine, golden->dtype, golden->values, golden->count));
     if (ls_check_is_coarser(judged->format, golden->dtype))
         ls_check_round(judged->format, mine, golden->count);

@@ -38,6 +38,7 @@ static ls_status take_values(ls_look *look, const struct ls_check *check,
     const ls_golden_tensor *golden = place->golden;
     LS_TRY(ls_check_widen(&look->candidate, judged->candidate->dtype, judged->candidate->values,
                           look->count));
+    if (check->golden->kind == LS_GOLDEN_INTEGERS) ls_check_one_zero(look->candidate, look->count);
     LS_TRY(ls_check_widen(&look->golden, golden->dtype, golden->values, look->count));
     if (ls_check_is_coarser(judged->format, golden->dtype))
         ls_check_round(judged->format, look->golden, look->count);

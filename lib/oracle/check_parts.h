@@ -27,9 +27,11 @@ typedef struct ls_check_formats {
 } ls_check_formats;
 ls_check_formats ls_check_look_at(ls_dtype dtype, const void *values, size_t count);
 
-/* Same bits, NaN equal to NaN, the golden values rounded to `format` where that is coarser. */
+/* Same bits, NaN equal to NaN, the golden values rounded to `format` where that is coarser.
+ * one_zero: -0 is +0, as among integers, where it says only in which order nothing was added. */
 bool ls_check_equal(ls_dtype golden_dtype, const void *golden, ls_dtype dtype, ls_dtype format,
-                    const void *values, size_t count);
+                    const void *values, size_t count, bool one_zero);
+void ls_check_one_zero(double *values, size_t count);
 
 /* ---- the state of a judgement ---- */
 

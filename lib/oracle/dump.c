@@ -142,6 +142,23 @@ exit:
     return status;
 }
 
+/* What makes integers apart: one step, whose numbers are drawn, without dropout. */
+static ls_status begin_integers(dump *d, const char *path)
+{
+    ls_status status = LS_OK;
+    d->run.config.dropout = 0;
+    d->run.dtype = LS_F32;
+    d->run.load = NULL;
+    d->run.initial = NULL;
+    d->run.steps = d->steps = 1;
+    LS_TRY(ls_dump_check_place(path));
+    LS_TRY(ls_new_folder_create(&d->folder, path));
+    LS_TRY(ls_param_table_create(&d->table, &d->run.config));
+    LS_TRY(ls_graph_create(&d->graph, d->table, d->run.batch, d->run.config.seq));
+exit:
+    return status;
+}
+
 static ls_status write_everything(dump *d)
 {
     ls_status status = LS_OK;
@@ -204,12 +221,17 @@ ls_status ls_dump(const ls_run *run, const char *path, const ls_dump_options *op
     if (run->serial) d.run.layout = ls_layout_serial();
     if (run->load || run->initial) own.start = LS_START_TRAINING;
     LS_TRY(check(&d.run));
-    LS_TRY(begin(&d, path));
-    LS_TRY(write_everything(&d));
+    if (own.integers) {
+        LS_TRY(begin_integers(&d, path));
+        LS_TRY(ls_dump_write_integers(&d));
+    } else {
+        LS_TRY(begin(&d, path));
+        LS_TRY(write_everything(&d));
+        d.summary.tensors = ls_dump_tensor_count(&d);
+        find_worst(&d);
+    }
     d.summary.seed = d.run.seed;
     d.summary.first_step = d.first_step;
-    d.summary.tensors = ls_dump_tensor_count(&d);
-    find_worst(&d);
     LS_TRY(ls_dump_check_place(path)); /* somebody may have put something there meanwhile */
     LS_TRY(ls_new_folder_commit(d.folder));
     *ret_summary = d.summary;

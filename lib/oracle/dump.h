@@ -15,6 +15,9 @@ typedef enum ls_dump_start {
 
 typedef struct ls_dump_options {
     ls_dump_start start;   /* not read when run->load or run->initial is given; then as TRAINING */
+    bool integers;         /* in place of the run: linear operations on small integers, whose
+                              results are the same in any order and any format; of what follows
+                              only the texts and `advance` are read */
     bool whole;            /* forward, backward and update files */
     bool truth;            /* truth and bounds: more runs in binary64 */
     bool per_rank;         /* ranks/rank-NNN.safetensors */

@@ -113,10 +113,10 @@ static json_t *tensor(const dump_tensor *t, size_t order)
         json_array_append_new(shape, json_integer((json_int_t)t->node->dims[i]));
     ls_tensor_name_write(name, t->step, -1, t->node->name);
     return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:o, s:s, s:b, s:s, s:o, s:o}", "name", name,
-                     "file", ls_dump_file_of(t->node), "phase", phases[t->node->phase], "order",
+                     "file", ls_dump_file_of(t), "phase", phases[t->node->phase], "order",
                      (json_int_t)order, "step", (json_int_t)t->step, "dtype",
                      t->dtype == LS_F64 ? "f64" : "f32", "shape", shape, "dims", t->node->dim_names,
-                     "given", 0, "sha256", t->sha256, "truth_error", number(t->truth_error),
+                     "given", t->given, "sha256", t->sha256, "truth_error", number(t->truth_error),
                      "bound", number(t->bound));
 }
 
@@ -225,7 +225,7 @@ ls_status ls_dump_write_manifest(dump *d, const char *digest)
         {"format", text("lockstep golden")},
         {"version", json_integer(LS_GOLDEN_VERSION)},
         {"program", text(d->options->program ? d->options->program : "lockstep")},
-        {"kind", text("training")},
+        {"kind", text(d->options->integers ? "integers" : "training")},
         {"contract", contract()},
         {"model", model(&run->config)},
         {"layout", layout(&run->layout)},

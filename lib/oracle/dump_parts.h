@@ -17,6 +17,7 @@ typedef struct dump_tensor {
     uint64_t step;
     size_t count;
     ls_dtype dtype;
+    bool given;         /* an input: integers alone */
     const void *values; /* in the map */
     char sha256[65];
     double truth_error, bound; /* infinity: unknown */
@@ -36,6 +37,8 @@ typedef struct dump {
     ls_tap tap;
     dump_tensors *tensors;   /* NULL: not written */
     dump_ranks *ranks;       /* the same */
+    dump_tensor *list;       /* integers: in place of `tensors` */
+    size_t n_list;
     ls_dump_summary summary; /* so far */
 } dump;
 
@@ -63,8 +66,8 @@ ls_status ls_dump_tensors_commit(dump *d) LS_MUST_USE;
 /* In order of execution. */
 size_t ls_dump_tensor_count(const dump *d);
 dump_tensor *ls_dump_tensor(const dump *d, size_t i);
-/* The file that a node's tensors are in. */
-const char *ls_dump_file_of(const ls_graph_node *node);
+/* The file that a tensor is in. */
+const char *ls_dump_file_of(const dump_tensor *t);
 
 /* dump_truth.c. truth.safetensors, and every tensor's distance and bound. */
 ls_status ls_dump_write_truth(dump *d) LS_MUST_USE;
@@ -75,6 +78,9 @@ ls_status ls_dump_ranks_create(dump *d) LS_MUST_USE;
 void ls_dump_ranks_destroy(dump *d);
 ls_status ls_dump_ranks_take(dump *d, int rank, const ls_view *view) LS_MUST_USE;
 ls_status ls_dump_ranks_write(dump *d) LS_MUST_USE;
+
+/* dump_integers.c. The whole directory of linear operations on integers, but for its name. */
+ls_status ls_dump_write_integers(dump *d) LS_MUST_USE;
 
 /* dump_calls.c. collectives.jsonl. */
 ls_status ls_dump_write_calls(dump *d, const ls_trace *trace) LS_MUST_USE;

@@ -17,6 +17,7 @@ static bool is_known(const char *name, bool in_ranks)
                                         "weights.safetensors",
                                         "batch.safetensors",
                                         "masks.safetensors",
+                                        "inputs.safetensors",
                                         "forward.safetensors",
                                         "backward.safetensors",
                                         "update.safetensors",

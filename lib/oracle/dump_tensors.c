@@ -34,19 +34,20 @@ struct dump_tensors {
     size_t n_locks;
 };
 
-const char *ls_dump_file_of(const ls_graph_node *node)
+const char *ls_dump_file_of(const dump_tensor *t)
 {
-    return file_names[node->phase];
+    return t->given ? "inputs.safetensors" : file_names[t->node->phase];
 }
 
 size_t ls_dump_tensor_count(const dump *d)
 {
+    if (d->list) return d->n_list;
     return d->tensors ? d->tensors->count : 0;
 }
 
 dump_tensor *ls_dump_tensor(const dump *d, size_t i)
 {
-    return &d->tensors->tensors[i].t;
+    return d->list ? &d->list[i] : &d->tensors->tensors[i].t;
 }
 
 /* ---- files ---- */
@@ -188,9 +189,9 @@ ls_status ls_dump_tensors_digest(dump *d, char ret_digest[65])
     ls_status status = LS_OK;
     ls_digest *all = NULL, *one = NULL;
     LS_TRY(ls_digest_create(&all));
-    for (size_t i = 0; i < d->tensors->count; i++) {
-        dump_tensor *t = &d->tensors->tensors[i].t;
-        LS_TRY(ls_dump_advance(d, i, d->tensors->count, "digests"));
+    for (size_t i = 0; i < ls_dump_tensor_count(d); i++) {
+        dump_tensor *t = ls_dump_tensor(d, i);
+        LS_TRY(ls_dump_advance(d, i, ls_dump_tensor_count(d), "digests"));
         LS_TRY(ls_digest_create(&one));
         LS_TRY(ls_digest_add(one, t->dtype, t->values, t->count));
         LS_TRY(ls_digest_finish(one, t->sha256));

@@ -32,7 +32,7 @@ typedef struct pair {
 static bool compare(void *context)
 {
     const pair *p = context;
-    return ls_check_equal(p->golden_dtype, p->golden, p->dtype, p->dtype, p->mine, COUNT);
+    return ls_check_equal(p->golden_dtype, p->golden, p->dtype, p->dtype, p->mine, COUNT, false);
 }
 
 static bool copy(void *context)

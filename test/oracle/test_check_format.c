@@ -144,8 +144,8 @@ START_TEST(equality_across_formats)
                 memcpy(bytes + 1 + 2 * i, &half, 2);
             }
         }
-        ck_assert_msg(ls_check_equal(golden_dtype, golden_bytes, format, format, bytes + 1,
-                                     COUNT) == (p == 0),
+        ck_assert_msg(ls_check_equal(golden_dtype, golden_bytes, format, format, bytes + 1, COUNT,
+                                     false) == (p == 0),
                       "changed at %zu", p > 0 ? places[p - 1] : 0);
         if (p > 0) mine[places[p - 1]] = rounded(format, golden[places[p - 1]]);
     }
@@ -176,9 +176,10 @@ START_TEST(rounding_on_bits_is_rounding)
             uint16_t half =
                 isnan(right) ? 0x7fff : (uint16_t)ls_check_ulps(format, fabs(right), 0.0);
             if (signbit(right)) half |= 0x8000;
-            wrong += !ls_check_equal(LS_F32, &golden, format, format, &half, 1);
+            wrong += !ls_check_equal(LS_F32, &golden, format, format, &half, 1, false);
             half ^= 1;
-            wrong += !isnan(right) && ls_check_equal(LS_F32, &golden, format, format, &half, 1);
+            wrong +=
+                !isnan(right) && ls_check_equal(LS_F32, &golden, format, format, &half, 1, false);
             looked++;
         }
     }
@@ -191,9 +192,10 @@ START_TEST(no_numbers_are_equal_whatever_their_bits)
 {
     const uint32_t golden[] = {0x7fc00000, 0x3f800000}, mine[] = {0xffc12345, 0x3f800000};
     const uint32_t zero[] = {0x7fc00000, 0}, minus[] = {0x7fc00000, 0x80000000};
-    ck_assert(ls_check_equal(LS_F32, golden, LS_F32, LS_F32, mine, 2));
-    ck_assert(!ls_check_equal(LS_F32, zero, LS_F32, LS_F32, minus, 2));
-    ck_assert(ls_check_equal(LS_F32, golden, LS_F32, LS_F32, mine, 0));
+    ck_assert(ls_check_equal(LS_F32, golden, LS_F32, LS_F32, mine, 2, false));
+    ck_assert(!ls_check_equal(LS_F32, zero, LS_F32, LS_F32, minus, 2, false));
+    ck_assert(ls_check_equal(LS_F32, zero, LS_F32, LS_F32, minus, 2, true));
+    ck_assert(ls_check_equal(LS_F32, golden, LS_F32, LS_F32, mine, 0, false));
 }
 END_TEST
 

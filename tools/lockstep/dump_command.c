@@ -122,6 +122,7 @@ ls_status dump_command(const command_spec *command, int argc, const char *const 
     d.report->runs[0].layout = s.run.layout;
     d.report->runs[0].engine = s.run.engine;
     const ls_dump_options options = {.start = (ls_dump_start)s.start,
+                                     .integers = s.integers,
                                      .whole = true,
                                      .truth = !s.no_truth,
                                      .per_rank = s.per_rank,

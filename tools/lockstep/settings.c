@@ -146,6 +146,10 @@ static void make_table(settings *s, const command_spec *command)
         ls_option_choice("start", &s->start, starts,
                          "what the run begins with: everything drawn so that no term vanishes and "
                          "some targets left out, or as train begins; with --load, what is loaded"));
+    ADD(FOR_DUMP,
+        ls_option_flag("integers", &s->integers,
+                       "no run: linear operations on small integers, whose results are the same "
+                       "in any order of their sums and in f32, f16 and bf16"));
     ADD(FOR_VERIFY | FOR_DUMP,
         ls_option_flag("no-truth", &s->no_truth,
                        "without the binary64 run that says how far the result is from "
@@ -237,6 +241,22 @@ ls_status settings_check_ranks(const ls_layout *layout)
     if (ranks > LS_MAX_RANKS)
         LS_FAIL(LS_ERR_INPUT, "--dp %d, --pp %d, --tp %d: %lld ranks; at most %d can run",
                 layout->dp, layout->pp, layout->tp, ranks, LS_MAX_RANKS);
+exit:
+    return status;
+}
+
+/* Integers are no run: nothing trains, nobody talks, nothing is rounded. */
+static ls_status refuse_what_integers_lack(const settings *s)
+{
+    static const char *const options[] = {"steps", "start",    "load",    "dtype",   "gemm",
+                                          "trace", "per-rank", "dropout", "no-truth"};
+    ls_status status = LS_OK;
+    for (size_t i = 0; s->integers && i < sizeof options / sizeof options[0]; i++)
+        if (given(s, options[i]))
+            LS_FAIL(LS_ERR_INPUT,
+                    "--%s: --integers computes linear operations by themselves, once and exactly; "
+                    "give one of the two",
+                    options[i]);
 exit:
     return status;
 }
@@ -376,6 +396,7 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
         LS_TRY(ls_names_parse("--names", s->names, &s->run.config, &s->run.names));
     }
     LS_TRY(refuse_two_layouts(s));
+    LS_TRY(refuse_what_integers_lack(s));
     if (s->sweep > 0 && !given(s, "steps")) s->run.steps = SWEEP_STEPS;
     if (s->engine > 0 && !ls_engine_available(LS_ENGINE_OPENBLAS))
         LS_FAIL(LS_ERR_INPUT, "--gemm %s: this build has no OpenBLAS; use portable",

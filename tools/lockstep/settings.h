@@ -19,6 +19,7 @@ typedef struct settings {
     bool no_truth;
     const char *directory; /* dump: where to */
     int start;             /* dump: ls_dump_start */
+    bool integers;         /* dump: in place of a run */
     bool per_rank, calls;  /* dump: what else */
     int sweep;             /* verify: ranks at most; 0: no sweep */
     const char *layouts;   /* verify: several, as they were written; NULL: the one given */
