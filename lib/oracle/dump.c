@@ -67,7 +67,8 @@ exit:
 ls_status ls_dump_advance(const dump *d, uint64_t done, uint64_t of, const char *what)
 {
     ls_status status = LS_OK;
-    if (d->run.world.stop && *d->run.world.stop) LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
+    if (d->run.world.stop && __atomic_load_n(d->run.world.stop, __ATOMIC_RELAXED))
+        LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
     if (d->options->advance) d->options->advance(d->options->context, done, of, what);
 exit:
     return status;

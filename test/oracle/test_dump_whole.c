@@ -144,7 +144,7 @@ static volatile int stop;
 static void stop_after_a_step(void *context, uint64_t done, uint64_t of, const char *what)
 {
     (void)of;
-    if (strcmp(what, context) == 0 && done > 0) stop = 1;
+    if (strcmp(what, context) == 0 && done > 0) __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 }
 
 START_TEST(failure_leaves_nothing)
