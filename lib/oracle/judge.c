@@ -10,7 +10,7 @@
 #include "oracle/judge_operations.h"
 
 static const uint64_t DEFAULT_TIMEOUT_NS = 20u * (uint64_t)1000000000u;
-enum { DEFAULT_RANKS = 8, MAX_CASES = 128 };
+enum { DEFAULT_RANKS = 8, MAX_CASES = 64, MAX_SEEN = MAX_CASES * JUDGE_MAX_RANKS };
 
 static const judge_chapter *const CHAPTERS[] = {
     &ls_judge_collectives, &ls_judge_messages,  &ls_judge_linear, &ls_judge_mlp,
@@ -22,7 +22,8 @@ enum { N_CHAPTERS = sizeof CHAPTERS / sizeof CHAPTERS[0] };
 typedef struct tally {
     ls_judge_line line;
     judge_ballot ballot;
-    unsigned failed_all, failed_any, passed_all, passed_any; /* traits */
+    judge_seen seen[MAX_SEEN];
+    size_t n_seen;
 } tally;
 
 typedef struct judging {
@@ -45,18 +46,22 @@ static void take_down(tally *t, const judge_trial *trial, const judge_trial *bef
         return;
     }
     t->line.cases++;
+    if (t->n_seen < MAX_SEEN)
+        t->seen[t->n_seen++] = (judge_seen){trial->traits, outcome == JUDGE_FAULTY};
     if (outcome == JUDGE_PASSED) {
         t->line.passed++;
-        t->passed_all &= trial->traits;
-        t->passed_any |= trial->traits;
         return;
     }
-    t->failed_all &= trial->traits;
-    t->failed_any |= trial->traits;
     if (t->line.first[0] == 0)
         snprintf(t->line.first, sizeof t->line.first, "%d rank%s, %s: %s", trial->ranks,
                  trial->ranks == 1 ? "" : "s", trial->label, fault->text);
     ls_judge_suspect(trial, before, fault, &t->ballot);
+}
+
+/* Whether the options ask for a kind. */
+static bool asked_for(const judging *j, ls_judge_kind kind)
+{
+    return j->options.kinds == 0 || (j->options.kinds >> kind & 1u) != 0;
 }
 
 static void look_at(judging *j, size_t k)
@@ -64,8 +69,9 @@ static void look_at(judging *j, size_t k)
     const judge_trial *trial = j->trials[k], *before = k > 0 ? j->trials[k - 1] : NULL;
     judge_fault fault = {0};
     const judge_outcome outcome = ls_judge_look(trial, &fault);
-    take_down(&j->tallies[trial->kind], trial, before, outcome, &fault);
-    if (trial->kind != LS_JUDGE_BOUNDED || outcome == JUDGE_NOT_SUPPORTED) return;
+    if (asked_for(j, trial->kind))
+        take_down(&j->tallies[trial->kind], trial, before, outcome, &fault);
+    if (trial->kind != LS_JUDGE_BOUNDED || !asked_for(j, LS_JUDGE_ORDERED)) return;
     /* Of the order something can be said where the values are right. */
     const judge_outcome ordered =
         outcome == JUDGE_PASSED ? ls_judge_look_ordered(trial, &fault) : JUDGE_NOT_SUPPORTED;
@@ -88,6 +94,9 @@ static ls_status make_trials(judging *j, int ranks)
     for (int kind = LS_JUDGE_EXACT; kind <= LS_JUDGE_BOUNDED; kind++)
         for (size_t s = 0; s < operation->shapes; s++) {
             if (kind == LS_JUDGE_EXACT ? !operation->exact : !operation->bounded) continue;
+            if (!asked_for(j, (ls_judge_kind)kind) &&
+                (kind == LS_JUDGE_EXACT || !asked_for(j, LS_JUDGE_ORDERED)))
+                continue;
             judge_trial *trial = NULL;
             if (j->n_trials == MAX_CASES)
                 LS_FAIL(LS_ERR_INTERNAL, "%s has too many cases", operation->name);
@@ -116,6 +125,7 @@ static ls_status judge_ranks(judging *j, int ranks)
     const ls_backend *backend = j->backend;
     judge_landing landing = {0};
     LS_TRY(make_trials(j, ranks));
+    if (j->n_trials == 0) goto exit;
     const int begun = backend->begin ? backend->begin(backend->context, ranks) : LS_BACKEND_DONE;
     if (begun == LS_BACKEND_UNSUPPORTED) {
         for (size_t k = 0; k < j->n_trials; k++) j->tallies[j->trials[k]->kind].line.unsupported++;
@@ -163,9 +173,9 @@ static void end_line(judging *j, tally *t)
         snprintf(t->line.suspected, sizeof t->line.suspected, "%s", t->ballot.entries[best].text);
         t->line.explained = t->ballot.entries[best].votes;
     }
-    if (failed > 0 && t->line.passed > 0)
-        ls_judge_common(t->failed_all, t->failed_any, t->passed_all, t->passed_any, t->line.only,
-                        sizeof t->line.only);
+    if (t->ballot.n == 0 && failed > 0 && j->operation->otherwise != NULL)
+        snprintf(t->line.suspected, sizeof t->line.suspected, "%s", j->operation->otherwise);
+    ls_judge_common(t->seen, t->n_seen, t->line.only, sizeof t->line.only);
     if (failed > 0 && j->report->verdict == LS_JUDGE_RIGHT &&
         (t->line.kind != LS_JUDGE_ORDERED || j->options.order_required))
         j->report->verdict = LS_JUDGE_WRONG;
@@ -197,7 +207,6 @@ static ls_status judge_operation_on_all(judging *j)
         memset(t, 0, sizeof *t);
         t->line.operation = j->operation->name;
         t->line.kind = (ls_judge_kind)kind;
-        t->failed_all = t->passed_all = ~0u;
     }
     for (int ranks = j->operation->least_ranks;
          ranks <= most && j->report->verdict != LS_JUDGE_STOPPED; ranks++)

@@ -302,9 +302,9 @@ JUDGE_HAS(attention_backward)
 
 static const judge_operation operations[] = {
     {"attention_forward", false, true, 1, SHAPES, has_attention_forward, prepare_forward,
-     call_forward},
+     call_forward, NULL},
     {"attention_backward", false, true, 1, SHAPES, has_attention_backward, prepare_backward,
-     call_backward},
+     call_backward, NULL},
 };
 
 const judge_chapter ls_judge_attention = {operations, sizeof operations / sizeof operations[0]};

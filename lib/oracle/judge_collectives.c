@@ -15,7 +15,7 @@ enum { COUNTS = 10, RANGE = 99 };
 static size_t count_of(const judge_trial *trial, size_t which)
 {
     const size_t P = (size_t)trial->ranks;
-    const size_t counts[COUNTS] = {1, 1009, P, 0, 97, P + 1, 7, P - 1, 13, 2 * P};
+    const size_t counts[COUNTS] = {1, 4097, P, 0, 97, P + 1, 7, P - 1, 13, 2 * P};
     return counts[which % COUNTS];
 }
 
@@ -388,16 +388,21 @@ JUDGE_HAS(all_gather_columns)
 JUDGE_HAS(all_to_all)
 
 static const judge_operation operations[] = {
-    {"barrier", true, false, 1, 8, has_barrier, prepare_barrier, call_barrier},
-    {"broadcast", true, true, 1, COUNTS, has_broadcast, prepare_broadcast, call_broadcast},
-    {"all_reduce_sum", true, true, 1, 2 * COUNTS, has_all_reduce, prepare_sum, call_all_reduce},
-    {"all_reduce_max", true, true, 1, 2 * COUNTS, has_all_reduce, prepare_max, call_all_reduce},
+    {"barrier", true, false, 1, 8, has_barrier, prepare_barrier, call_barrier,
+     "a rank leaves before all have come"},
+    {"broadcast", true, true, 1, COUNTS, has_broadcast, prepare_broadcast, call_broadcast, NULL},
+    {"all_reduce_sum", true, true, 1, 2 * COUNTS, has_all_reduce, prepare_sum, call_all_reduce,
+     NULL},
+    {"all_reduce_max", true, true, 1, 2 * COUNTS, has_all_reduce, prepare_max, call_all_reduce,
+     NULL},
     {"reduce_scatter", true, true, 1, 2 * COUNTS, has_reduce_scatter, prepare_reduce_scatter,
-     call_reduce_scatter},
-    {"all_gather", true, true, 1, 2 * COUNTS, has_all_gather, prepare_all_gather, call_all_gather},
+     call_reduce_scatter, NULL},
+    {"all_gather", true, true, 1, 2 * COUNTS, has_all_gather, prepare_all_gather, call_all_gather,
+     NULL},
     {"all_gather_columns", true, true, 1, 2 * COUNTS, has_all_gather_columns,
-     prepare_all_gather_columns, call_all_gather_columns},
-    {"all_to_all", true, true, 1, COUNTS, has_all_to_all, prepare_all_to_all, call_all_to_all},
+     prepare_all_gather_columns, call_all_gather_columns, NULL},
+    {"all_to_all", true, true, 1, COUNTS, has_all_to_all, prepare_all_to_all, call_all_to_all,
+     NULL},
 };
 
 const judge_chapter ls_judge_collectives = {operations, sizeof operations / sizeof operations[0]};

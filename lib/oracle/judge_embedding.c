@@ -167,9 +167,9 @@ JUDGE_HAS(vocab_embedding_backward)
 
 static const judge_operation operations[] = {
     {"vocab_embedding_forward", true, true, 1, SHAPES, has_vocab_embedding_forward, prepare_forward,
-     call_forward},
+     call_forward, NULL},
     {"vocab_embedding_backward", true, true, 1, SHAPES, has_vocab_embedding_backward,
-     prepare_backward, call_backward},
+     prepare_backward, call_backward, NULL},
 };
 
 const judge_chapter ls_judge_embedding = {operations, sizeof operations / sizeof operations[0]};

@@ -261,12 +261,13 @@ JUDGE_HAS(row_linear_backward)
 
 static const judge_operation operations[] = {
     {"column_linear_forward", true, true, 1, SHAPES, has_column_linear_forward, prepare_column,
-     call_column},
+     call_column, NULL},
     {"column_linear_backward", true, true, 1, SHAPES, has_column_linear_backward,
-     prepare_column_backward, call_column_backward},
-    {"row_linear_forward", true, true, 1, SHAPES, has_row_linear_forward, prepare_row, call_row},
+     prepare_column_backward, call_column_backward, NULL},
+    {"row_linear_forward", true, true, 1, SHAPES, has_row_linear_forward, prepare_row, call_row,
+     NULL},
     {"row_linear_backward", true, true, 1, SHAPES, has_row_linear_backward, prepare_row_backward,
-     call_row_backward},
+     call_row_backward, NULL},
 };
 
 const judge_chapter ls_judge_linear = {operations, sizeof operations / sizeof operations[0]};

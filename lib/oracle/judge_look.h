@@ -46,9 +46,14 @@ typedef struct judge_ballot {
 void ls_judge_suspect(const judge_trial *trial, const judge_trial *before, const judge_fault *fault,
                       judge_ballot *ballot);
 
-/* What failed cases have in common and passed ones have not, in words, or "". failed_all and
- * failed_any: traits of all, of any that failed; passed_*: of those that passed. */
-void ls_judge_common(unsigned failed_all, unsigned failed_any, unsigned passed_all,
-                     unsigned passed_any, char *text, size_t size);
+/* A case that was judged. */
+typedef struct judge_seen {
+    unsigned traits;
+    bool failed;
+} judge_seen;
+
+/* What those that failed have in common and none that passed has, in as few words as possible: "on
+ * several ranks, with a bias"; "" when there is no such thing. */
+void ls_judge_common(const judge_seen *seen, size_t n, char *text, size_t size);
 
 #endif

@@ -301,8 +301,10 @@ static void right_gradient(const judge_trial *trial, const loss_view *v, judge_t
             const approx q = approx_constant(p, asked(v, t, c));
             const approx d =
                 approx_multiply(p, approx_subtract(p, row[c], q), approx_exact(dloss->before[t]));
+            /* exp(z - lse) in place of exp(z - max) / sum: rounded at the size of lse */
+            const double other = 4 * p->u * fabs(v->lse[t]) * row[c].value;
             dz->value[t * v->columns + c] = d.value;
-            dz->bound[t * v->columns + c] = d.error;
+            dz->bound[t * v->columns + c] = d.error + other * fabs(dloss->before[t]);
         }
     }
 }
@@ -406,9 +408,9 @@ JUDGE_HAS(vocab_cross_entropy_backward)
 
 static const judge_operation operations[] = {
     {"vocab_cross_entropy_forward", false, true, 1, SHAPES, has_vocab_cross_entropy_forward,
-     prepare_forward, call_forward},
+     prepare_forward, call_forward, NULL},
     {"vocab_cross_entropy_backward", false, true, 1, SHAPES, has_vocab_cross_entropy_backward,
-     prepare_backward, call_backward},
+     prepare_backward, call_backward, NULL},
 };
 
 const judge_chapter ls_judge_loss = {operations, sizeof operations / sizeof operations[0]};

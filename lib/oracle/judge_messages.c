@@ -94,7 +94,7 @@ static bool has_messages(const void *backend)
 }
 
 static const judge_operation operations[] = {
-    {"send_receive", true, false, 2, SHAPES, has_messages, prepare_messages, call_messages},
+    {"send_receive", true, false, 2, SHAPES, has_messages, prepare_messages, call_messages, NULL},
 };
 
 const judge_chapter ls_judge_messages = {operations, sizeof operations / sizeof operations[0]};

@@ -334,8 +334,9 @@ JUDGE_HAS(mlp_forward)
 JUDGE_HAS(mlp_backward)
 
 static const judge_operation operations[] = {
-    {"mlp_forward", false, true, 1, SHAPES, has_mlp_forward, prepare_forward, call_forward},
-    {"mlp_backward", false, true, 1, SHAPES, has_mlp_backward, prepare_backward, call_backward},
+    {"mlp_forward", false, true, 1, SHAPES, has_mlp_forward, prepare_forward, call_forward, NULL},
+    {"mlp_backward", false, true, 1, SHAPES, has_mlp_backward, prepare_backward, call_backward,
+     NULL},
 };
 
 const judge_chapter ls_judge_mlp = {operations, sizeof operations / sizeof operations[0]};

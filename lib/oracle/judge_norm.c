@@ -356,12 +356,12 @@ JUDGE_HAS(rms_norm_backward)
 
 static const judge_operation operations[] = {
     {"layer_norm_forward", false, true, 1, SHAPES, has_layer_norm_forward, prepare_layer,
-     call_layer},
+     call_layer, NULL},
     {"layer_norm_backward", false, true, 1, SHAPES, has_layer_norm_backward, prepare_layer_backward,
-     call_layer_backward},
-    {"rms_norm_forward", false, true, 1, SHAPES, has_rms_norm_forward, prepare_rms, call_rms},
+     call_layer_backward, NULL},
+    {"rms_norm_forward", false, true, 1, SHAPES, has_rms_norm_forward, prepare_rms, call_rms, NULL},
     {"rms_norm_backward", false, true, 1, SHAPES, has_rms_norm_backward, prepare_rms_backward,
-     call_rms_backward},
+     call_rms_backward, NULL},
 };
 
 const judge_chapter ls_judge_norm = {operations, sizeof operations / sizeof operations[0]};

@@ -244,13 +244,13 @@ JUDGE_HAS(softmax_forward)
 JUDGE_HAS(softmax_backward)
 
 static const judge_operation operations[] = {
-    {"gelu_forward", false, true, 1, GELU_SHAPES, has_gelu_forward, prepare_gelu, call_gelu},
+    {"gelu_forward", false, true, 1, GELU_SHAPES, has_gelu_forward, prepare_gelu, call_gelu, NULL},
     {"gelu_backward", false, true, 1, GELU_SHAPES, has_gelu_backward, prepare_gelu_backward,
-     call_gelu_backward},
+     call_gelu_backward, NULL},
     {"softmax_forward", false, true, 1, SOFTMAX_SHAPES, has_softmax_forward, prepare_softmax,
-     call_softmax},
+     call_softmax, NULL},
     {"softmax_backward", false, true, 1, SOFTMAX_SHAPES, has_softmax_backward,
-     prepare_softmax_backward, call_softmax_backward},
+     prepare_softmax_backward, call_softmax_backward, NULL},
 };
 
 const judge_chapter ls_judge_pointwise = {operations, sizeof operations / sizeof operations[0]};

@@ -286,7 +286,8 @@ void ls_judge_suspect(const judge_trial *trial, const judge_trial *before, const
     for (int m = 0; m < MISTAKES; m++)
         if (fits(trial, before, fault, m, NULL)) vote(ballot, TEXTS[m]);
     if (fault->call > 0)
-        vote(ballot, "right the first time, wrong the second: something is left over");
+        vote(ballot, "the second of two equal calls is wrong: something is left over, or calls run "
+                     "into each other");
     if (one_factor(trial, fault, &factor)) {
         snprintf(text, sizeof text, "everything times %.4g", factor);
         vote(ballot, text);
@@ -314,17 +315,47 @@ static const struct {
     {JUDGE_LARGE, "with large arrays", "with small arrays"},
 };
 
-void ls_judge_common(unsigned failed_all, unsigned failed_any, unsigned passed_all,
-                     unsigned passed_any, char *text, size_t size)
+enum { N_TRAITS = sizeof TRAIT_TEXTS / sizeof TRAIT_TEXTS[0] };
+
+/* Condition c: trait c / 2 is there (even c), or is not. */
+static bool holds(unsigned traits, int c)
 {
-    size_t at = 0;
-    text[0] = 0;
-    for (size_t t = 0; t < sizeof TRAIT_TEXTS / sizeof TRAIT_TEXTS[0] && at < size; t++) {
-        const unsigned trait = TRAIT_TEXTS[t].trait;
-        const char *words = NULL;
-        if ((failed_all & trait) && !(passed_any & trait)) words = TRAIT_TEXTS[t].with;
-        if ((passed_all & trait) && !(failed_any & trait)) words = TRAIT_TEXTS[t].without;
-        if (words != NULL)
-            at += (size_t)snprintf(text + at, size - at, "%s%s", at > 0 ? ", " : "", words);
+    return ((traits & TRAIT_TEXTS[c / 2].trait) != 0) == (c % 2 == 0);
+}
+
+/* Whether every passed case breaks at least one of the conditions. */
+static bool separates(const judge_seen *seen, size_t n, const bool *conditions)
+{
+    for (size_t k = 0; k < n; k++) {
+        bool all = true;
+        for (int c = 0; c < 2 * N_TRAITS && all; c++)
+            if (conditions[c]) all = holds(seen[k].traits, c);
+        if (all && !seen[k].failed) return false;
     }
+    return true;
+}
+
+void ls_judge_common(const judge_seen *seen, size_t n, char *text, size_t size)
+{
+    bool conditions[2 * N_TRAITS];
+    size_t at = 0, failed = 0;
+    text[0] = 0;
+    for (size_t k = 0; k < n; k++) failed += seen[k].failed;
+    if (failed == 0 || failed == n) return;
+    for (int c = 0; c < 2 * N_TRAITS; c++) {
+        conditions[c] = true;
+        for (size_t k = 0; k < n && conditions[c]; k++)
+            if (seen[k].failed) conditions[c] = holds(seen[k].traits, c);
+    }
+    if (!separates(seen, n, conditions)) return;
+    /* As few as will do: the last ones first, and what is not there before what is. */
+    for (int c = 2 * N_TRAITS - 1; c >= 0; c--) {
+        const bool was = conditions[c];
+        conditions[c] = false;
+        conditions[c] = was && !separates(seen, n, conditions);
+    }
+    for (int c = 0; c < 2 * N_TRAITS && at < size; c++)
+        if (conditions[c])
+            at += (size_t)snprintf(text + at, size - at, "%s%s", at > 0 ? ", " : "",
+                                   c % 2 ? TRAIT_TEXTS[c / 2].without : TRAIT_TEXTS[c / 2].with);
 }

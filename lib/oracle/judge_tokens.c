@@ -92,8 +92,9 @@ JUDGE_HAS(gather_tokens)
 JUDGE_HAS(scatter_tokens)
 
 static const judge_operation operations[] = {
-    {"gather_tokens", true, true, 1, SHAPES, has_gather_tokens, prepare_gather, call_gather},
-    {"scatter_tokens", true, true, 1, SHAPES, has_scatter_tokens, prepare_scatter, call_scatter},
+    {"gather_tokens", true, true, 1, SHAPES, has_gather_tokens, prepare_gather, call_gather, NULL},
+    {"scatter_tokens", true, true, 1, SHAPES, has_scatter_tokens, prepare_scatter, call_scatter,
+     NULL},
 };
 
 const judge_chapter ls_judge_tokens = {operations, sizeof operations / sizeof operations[0]};

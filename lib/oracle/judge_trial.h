@@ -74,7 +74,7 @@ typedef struct judge_trial {
     int ranks;
     ls_judge_kind kind; /* exact or bounded */
     size_t number;      /* of the shape */
-    uint64_t seed, drawn;
+    uint64_t drawn;     /* state of the random numbers */
     unsigned traits;
     char label[200]; /* the shape in words */
     void *shape;     /* what the operation's call reads */
@@ -99,6 +99,7 @@ typedef struct judge_operation {
     /* The call of one rank; buffers: its own, a pointer for each tensor. */
     int (*call)(const void *backend, ls_backend_rank *me, const judge_trial *trial,
                 void *const *buffers);
+    const char *otherwise; /* what it looks like when nothing fits; NULL: nothing is said */
 } judge_operation;
 
 /* An empty case; *ret_trial lives in its own arena. */
@@ -120,8 +121,8 @@ ls_status ls_trial_add(judge_trial *trial, const char *name, judge_role role, si
 ls_status ls_trial_add_own(judge_trial *trial, const char *name, judge_role role, size_t n,
                            judge_tensor **ret_tensor) LS_MUST_USE;
 
-/* Draws `before`: in exact cases integers from -range to range, else normal numbers, rounded to the
- * dtype. */
+/* Draws `before`: in exact cases integers from -range to range, else about normal numbers, of
+ * the dtype. */
 void ls_trial_draw(judge_trial *trial, judge_tensor *tensor, int range);
 uint64_t ls_trial_word(judge_trial *trial); /* any 64 bits */
 double ls_trial_round(const judge_trial *trial, double x);

@@ -332,8 +332,9 @@ JUDGE_HAS(clip_gradient)
 JUDGE_HAS(adamw)
 
 static const judge_operation operations[] = {
-    {"clip_gradient", false, true, 1, CLIP_SHAPES, has_clip_gradient, prepare_clip, call_clip},
-    {"adamw", false, true, 1, ADAMW_SHAPES, has_adamw, prepare_adamw, call_adamw},
+    {"clip_gradient", false, true, 1, CLIP_SHAPES, has_clip_gradient, prepare_clip, call_clip,
+     NULL},
+    {"adamw", false, true, 1, ADAMW_SHAPES, has_adamw, prepare_adamw, call_adamw, NULL},
 };
 
 const judge_chapter ls_judge_update = {operations, sizeof operations / sizeof operations[0]};

@@ -24,7 +24,7 @@ typedef enum made {
     BARRIER_NONE,
     ROOT_0,
     REDUCE_IN_INPUT,
-    REDUCE_WITHOUT_ENTRY,
+    NO_EXIT_BARRIER,
     AVERAGE,
     MAX_FROM_0,
     SUM_FOR_MAX,

@@ -16,7 +16,7 @@ static int own_broadcast(ls_backend_rank *me, ls_real *buffer, size_t n, int roo
     return ended(me, ls_broadcast(group_of(me), buffer, n, LS_REAL_DTYPE, root));
 }
 
-static ls_real before[OWN_RANKS][4096]; /* the result of a reduction */
+static ls_real before[OWN_RANKS][20000]; /* the result of a reduction */
 static size_t before_count[OWN_RANKS];
 
 static ls_status sum_wrongly(ls_backend_rank *me, ls_real *out, const ls_real *in, size_t n)
@@ -49,13 +49,32 @@ exit:
     return status;
 }
 
+/* Over shared memory, with a barrier before the ranks read and none after: whoever is fast is in
+ * the next call already, and writes what a slow one still reads. */
+static ls_status sum_shared(ls_backend_rank *me, ls_real *out, const ls_real *in, size_t n)
+{
+    static ls_real posted[8][20000];
+    ls_status status = LS_OK;
+    if (n > 0) memcpy(posted[me->rank], in, n * sizeof *in);
+    LS_TRY(ls_barrier(group_of(me)));
+    if (me->rank == 1) ls_clock_sleep_ns(500000);
+    for (size_t i = 0; i < n; i++) {
+        ls_real sum = 0;
+        for (int r = 0; r < me->ranks; r++) sum += posted[r][i];
+        out[i] = sum;
+    }
+exit:
+    return status;
+}
+
 static int own_all_reduce(ls_backend_rank *me, ls_real *out, const ls_real *in, size_t n,
                           ls_backend_reduction reduction)
 {
     const bool sum = reduction == LS_BACKEND_SUM || mistake == SUM_FOR_MAX;
     const ls_status status =
-        sum ? sum_wrongly(me, out, in, n)
-            : ls_all_reduce(group_of(me), out, in, n, LS_REAL_DTYPE, LS_REDUCE_MAX);
+        sum && mistake == NO_EXIT_BARRIER ? sum_shared(me, out, in, n)
+        : sum                             ? sum_wrongly(me, out, in, n)
+              : ls_all_reduce(group_of(me), out, in, n, LS_REAL_DTYPE, LS_REDUCE_MAX);
     ls_arena_release(arena_of(me), 0);
     for (size_t i = 0; mistake == MAX_FROM_0 && !sum && i < n; i++)
         if (out[i] < 0) out[i] = 0;

@@ -312,6 +312,7 @@ typedef struct ls_judge_options {
     int max_ranks;       /* 1 to 64; 0: 8 */
     uint64_t seed;       /* of data and delays */
     const char *only;    /* operations whose name contains it; NULL: all */
+    unsigned kinds;      /* 1 << LS_JUDGE_EXACT and so on, added; 0: all */
     bool order_required; /* an operation that does not give Lockstep's bits is wrong */
     uint64_t timeout_ns; /* nobody comes back from a call for so long: it hangs; 0: 20 s */
     /* Before each operation and number of ranks; done of total. NULL: none. */
