@@ -1,6 +1,6 @@
 /* ls_judge finds nothing wrong with Lockstep's own functions, and each of the mistakes that others
  * made in theirs, with the right word for it. */
-#include "judge_foreign.h"
+#include "judge_foreign_tokens.h"
 #include "judge_own.h"
 #include "judge_own_collectives.h"
 #include "judge_own_layers.h"
