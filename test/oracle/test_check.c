@@ -294,7 +294,7 @@ END_TEST
 
 START_TEST(no_number_is_within_nothing)
 {
-    static const double values[] = {NAN, INFINITY, -INFINITY};
+    static const double values[] = {(double)NAN, HUGE_VAL, -HUGE_VAL};
     check_fixture c;
     const ls_config config = check_config(models[0]);
     check_fixture_begin(&c, &config, 1);
@@ -320,14 +320,14 @@ START_TEST(a_golden_nan_must_be_one)
     const ls_config config = check_config(models[0]);
     check_fixture_begin(&c, &config, 1);
     ls_golden_close(&c.golden);
-    fixture_values(&c.f, 0, "layers.1.layer")[2] = NAN;
+    fixture_values(&c.f, 0, "layers.1.layer")[2] = (double)NAN;
     golden_fixture_write(&c.f, scratch_path("golden"));
     fixture_ok(ls_golden_open(&c.golden, scratch_path("golden")));
     candidate_from_run(&c, LS_ENGINE_PORTABLE, NULL);
     check_fixture_judge(&c, NULL);
     ck_assert_int_eq(judged_of(&c, "layers.1.layer")->verdict, LS_DIFFERENT_TENSOR);
     ck_assert(judged_of(&c, "layers.1.layer")->misplaced);
-    candidate_values(&c, 0, "layers.1.layer")[2] = -NAN;
+    candidate_values(&c, 0, "layers.1.layer")[2] = -(double)NAN;
     check_fixture_judge(&c, NULL);
     ck_assert_int_eq(judged_of(&c, "layers.1.layer")->verdict, LS_EQUAL);
     check_fixture_end(&c);

@@ -28,7 +28,7 @@ START_TEST(values_are_rounded_to_nearest_even)
         {LS_BF16, 1 + 3 * 0x1p-8, 1 + 0x1p-6},
         {LS_BF16, 1 + 0x1p-8 + 0x1p-30, 1 + 0x1p-7}, /* just above it: no number of binary32 */
         {LS_BF16, -(1 + 0x1p-8), -1},
-        {LS_BF16, 0x1.fffp127, INFINITY},
+        {LS_BF16, 0x1.fffp127, HUGE_VAL},
         {LS_BF16, 0x1.fep127, 0x1.fep127},
         {LS_BF16, 0x1p-133, 0x1p-133}, /* the smallest */
         {LS_BF16, 0x1p-134, 0},        /* a tie with 0 */
@@ -36,8 +36,8 @@ START_TEST(values_are_rounded_to_nearest_even)
         {LS_F16, 1 + 0x1p-11, 1},
         {LS_F16, 1 + 3 * 0x1p-11, 1 + 0x1p-9},
         {LS_F16, 65519.99, 65504},
-        {LS_F16, 65520, INFINITY}, /* a tie between the largest and what would be the next */
-        {LS_F16, -65520, -INFINITY},
+        {LS_F16, 65520, HUGE_VAL}, /* a tie between the largest and what would be the next */
+        {LS_F16, -65520, -HUGE_VAL},
         {LS_F16, 0x1p-24, 0x1p-24},
         {LS_F16, 0x1p-25, 0},
         {LS_F16, 0x1.8p-25, 0x1p-24},
@@ -47,8 +47,8 @@ START_TEST(values_are_rounded_to_nearest_even)
         {LS_F32, 0x1p-150, 0},
         {LS_F64, 0.1, 0.1},
         {LS_F16, -0.0, -0.0},
-        {LS_BF16, INFINITY, INFINITY},
-        {LS_F16, NAN, NAN},
+        {LS_BF16, HUGE_VAL, HUGE_VAL},
+        {LS_F16, (double)NAN, (double)NAN},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         ck_assert_msg(same(rounded(rows[i].format, rows[i].value), rows[i].right),
@@ -75,7 +75,7 @@ START_TEST(numbers_of_a_format_stay)
             if (isfinite(value)) {
                 const double middle = (value + before) / 2;
                 ck_assert(rounded(format, middle) == (bits & 1 ? before : value));
-                ck_assert(rounded(format, nextafter(middle, INFINITY)) == value);
+                ck_assert(rounded(format, nextafter(middle, HUGE_VAL)) == value);
                 ck_assert(rounded(format, nextafter(middle, 0)) == before);
             }
         }
@@ -92,9 +92,9 @@ START_TEST(distances)
     ck_assert_uint_eq(ls_check_ulps(LS_F64, 1, 1 + 0x1p-52), 1);
     ck_assert_uint_eq(ls_check_ulps(LS_F32, 0.0, -0.0), 1);
     ck_assert_uint_eq(ls_check_ulps(LS_F32, 0x1p-149, -0x1p-149), 3);
-    ck_assert_uint_eq(ls_check_ulps(LS_F32, NAN, NAN), 0);
-    ck_assert_uint_eq(ls_check_ulps(LS_F32, NAN, 1), UINT64_MAX);
-    ck_assert_uint_eq(ls_check_ulps(LS_F32, 0x1.fffffep127, INFINITY), 1);
+    ck_assert_uint_eq(ls_check_ulps(LS_F32, (double)NAN, (double)NAN), 0);
+    ck_assert_uint_eq(ls_check_ulps(LS_F32, (double)NAN, 1), UINT64_MAX);
+    ck_assert_uint_eq(ls_check_ulps(LS_F32, 0x1.fffffep127, HUGE_VAL), 1);
 }
 END_TEST
 
