@@ -78,7 +78,7 @@ static void step_back(walk *w, ls_check_place *to)
 {
     const size_t place = (size_t)(to - w->check->places);
     size_t count;
-    if (w->seen[place] || !to->golden) return;
+    if (w->seen[place] || !to->golden || to->golden->given) return;
     w->seen[place] = true;
     if (to->candidate) {
         if (to->judged) w->finding->before[w->finding->n_before++] = to->judged;
@@ -190,7 +190,7 @@ static ls_status add_root(const struct ls_check *check, const ls_judged *root,
         judgement->unexamined++;
         goto exit;
     }
-    if (!finding && root->local == LS_LOCAL_UNKNOWN) {
+    if (!finding && root->local == LS_LOCAL_UNKNOWN && !root->golden->given) {
         LS_TRY(find_missing(check, &fresh));
         if (suspicion->cause == LS_CAUSE_NONE) finding = share_missing(judgement, &fresh);
     }

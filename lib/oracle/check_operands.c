@@ -83,8 +83,10 @@ static ls_status load_node(ls_check_operands *loaded, const struct ls_check *che
         LS_TRY(keep(loaded, &values, mine->dtype, mine->values, place->golden->count));
         loaded->coarsest = ls_check_coarser(loaded->coarsest, place->format);
     } else {
-        loaded->own = false;
-        *ret_there = fill && place->golden;
+        /* Who does not write down what everybody was given has it all the same. */
+        const bool given = place->golden && place->golden->given;
+        if (!given) loaded->own = false;
+        *ret_there = given || (fill && place->golden);
         if (!*ret_there) goto exit;
         LS_TRY(keep(loaded, &values, place->golden->dtype, place->golden->values,
                     place->golden->count));

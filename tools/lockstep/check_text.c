@@ -187,6 +187,8 @@ static void print_own_judgement(FILE *out, const checked *c, const ls_judged *ju
 {
     const ls_graph_node *node = node_of(c, judged);
     char index[INDEX_TEXT];
+    if (judged->golden->given)
+        fputs("  the golden directory gives it: it is an input, and not what was given\n", out);
     if (judged->local == LS_LOCAL_UNKNOWN) return;
     if (judged->local == LS_LOCAL_WITHIN) {
         fputs("  computed again from the candidate's own inputs it comes out the same\n", out);
