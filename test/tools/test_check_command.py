@@ -211,6 +211,45 @@ def parts(program, checks, count):
     checks.that(int(p.last_line(done.out).split()[3]) > 20, f"Hugging Face's names\n{done}")
 
 
+def to_bf16(data):
+    """Of numbers that are numbers of bf16."""
+    return b"".join(data[i + 2:i + 4] for i in range(0, len(data), 4))
+
+
+def integers(program, checks):
+    """Linear operations on small integers: equal in any format, or different; inputs are given."""
+    done = program.run("dump", "integers", "--integers", *MODEL)
+    checks.that(done.status == 0, f"dump\n{done}")
+    tensors = {}
+    for file in ("forward", "backward"):
+        for name, (_, shape, data) in tensors_of(program,
+                                                 f"integers/{file}.safetensors")[1].items():
+            tensors[name] = ("BF16", shape, to_bf16(data))
+    write_tensors(program, "small.safetensors", tensors)
+    done = expect(program, checks, ["integers", "small.safetensors"], 0, ", integers",
+                  f"check: {len(tensors)} tensors, {len(tensors)} equal")
+    # A bias once too often, in one tensor; what it is made of was given.
+    name, bias = "step0/layers.1.attention", "layers.1.attention.output.bias"
+    values = floats(tensors_of(program, "integers/forward.safetensors")[1][name][2])
+    added = floats(tensors_of(program, "integers/weights.safetensors")[1][bias][2])
+    for i in range(len(values)):
+        values[i] += added[i % len(added)]
+    write_tensors(program, "twice.safetensors",
+                  {name: ("F32", tensors[name][1], values.tobytes())})
+    found = as_json(program, checks, ["integers", "twice.safetensors"], 1)
+    checks.that((found["count"], found["different"], found["explained"]) == (1, 1, 0), "counts")
+    checks.that(found["blame"] == name and found["findings"][0]["cause"] == "bias-per-rank",
+                f"{found['findings']}")
+    # An input that is not the one that was given.
+    _, shape, data = tensors_of(program, "integers/inputs.safetensors")[1]["step0/layers.1.heads"]
+    values = floats(data)
+    values[3] += 1
+    write_tensors(program, "input.safetensors",
+                  {"step0/layers.1.heads": ("F32", shape, values.tobytes())})
+    expect(program, checks, ["integers", "input.safetensors"], 1, "not what was given",
+           "first [0, 0, 3]: ")
+
+
 def refused(program, checks):
     tensors = tensors_of(program, "golden/forward.safetensors")[1]
     dtype, shape, data = tensors["step0/loss"]
@@ -267,6 +306,7 @@ def main(program, checks):
     different(program, checks, count)
     many(program, checks)
     parts(program, checks, count)
+    integers(program, checks)
     refused(program, checks)
     interrupted(program, checks)
 

@@ -79,8 +79,8 @@ static void print_head(FILE *out, const checked *c)
             c->golden->steps, c->golden->steps == 1 ? "" : "s",
             (unsigned long long)c->golden->first_step, c->golden->count,
             c->golden->kind == LS_GOLDEN_INTEGERS ? ", integers" : "");
-    fprintf(out, "candidate  %s: %zu tensors judged, ", ls_show(c->candidate->path),
-            c->judgement->count);
+    fprintf(out, "candidate  %s: %zu tensor%s judged, ", ls_show(c->candidate->path),
+            c->judgement->count, c->judgement->count == 1 ? "" : "s");
     print_formats(out, c);
     if (c->candidate->has_layout) {
         ls_layout_describe(&c->candidate->layout, layout, sizeof layout);
