@@ -211,6 +211,41 @@ START_TEST(ids_out_of_range)
 }
 END_TEST
 
+/* A header of any length is allowed, and so any place of the values: they are handed out aligned.
+ */
+START_TEST(values_are_aligned)
+{
+    static const char *const names[] = {"forward", "backward", "update", "truth"};
+    ls_golden *golden = NULL;
+    write_golden(1);
+    for (int i = 0; i < 4; i++) {
+        char name[64];
+        size_t count;
+        snprintf(name, sizeof name, "golden/%s.safetensors", names[i]);
+        unsigned char *bytes = scratch_read(scratch_path(name), &count);
+        unsigned char *longer = malloc(count + 1);
+        uint64_t length;
+        memcpy(&length, bytes, 8);
+        memcpy(longer, bytes, 8 + length);
+        longer[8 + length] = ' ';
+        memcpy(longer + 9 + length, bytes + 8 + length, count - 8 - length);
+        length++;
+        memcpy(longer, &length, 8);
+        scratch_file(name, longer, count + 1);
+        free(bytes);
+        free(longer);
+    }
+    ASSERT_OK(ls_golden_open(&golden, scratch_path("golden")));
+    ASSERT_OK(ls_golden_verify(golden, NULL, NULL));
+    for (size_t i = 0; i < golden->count; i++) {
+        const ls_golden_tensor *t = &golden->tensors[i];
+        ck_assert_uint_eq((uintptr_t)t->values % ls_dtype_bytes(t->dtype), 0);
+        ck_assert_uint_eq((uintptr_t)t->truth % 8, 0);
+    }
+    ls_golden_close(&golden);
+}
+END_TEST
+
 /* ---- the run, done again ---- */
 
 /* What the directory says is enough to train from: its weights, its batches, its optimizer. */
@@ -299,6 +334,7 @@ int main(void)
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_test(tests, what_was_written_is_found);
     tcase_add_test(tests, the_truth_in_binary64);
+    tcase_add_test(tests, values_are_aligned);
     tcase_add_test(tests, the_run_can_be_done_again);
     tcase_add_test(tests, no_golden_directory);
     tcase_add_test(tests, files_that_are_not_there);
