@@ -9,6 +9,7 @@
 #define LS_ORACLE_GALLERY_H
 
 #include "oracle/check.h"
+#include "oracle/tensor_name.h"
 #include "parallel/fault.h"
 
 /* ---- what is run ---- */
@@ -54,5 +55,52 @@ typedef struct ls_gallery_fault {
 } ls_gallery_fault;
 
 extern const ls_gallery_fault ls_gallery_faults[LS_FAULTS_COUNT - 1];
+
+/* ---- what came out ---- */
+
+/* What numpy.allclose(candidate, golden, rtol=t, atol=t) says, of every element of some tensors. */
+enum { LS_GALLERY_TOLERANCES = 3 };
+extern const double ls_gallery_tolerances[LS_GALLERY_TOLERANCES]; /* 1e-2, 1e-3, 1e-5 */
+
+typedef struct ls_gallery_row {
+    const ls_gallery_fault *fault; /* NULL: a run without one */
+    int scene;
+    uint64_t seed;
+    size_t different;    /* tensors that were judged so */
+    bool found, located; /* any; the first of them where it must be */
+    bool named;          /* as one of the expected causes */
+    bool alarm;          /* a run without a fault in which something was different */
+    char at[LS_TENSOR_NAME];
+    ls_suspicion suspicion;
+    bool losses_close[LS_GALLERY_TOLERANCES];    /* of all steps */
+    bool gradients_close[LS_GALLERY_TOLERANCES]; /* of all parameters and steps */
+} ls_gallery_row;
+
+typedef struct ls_gallery_options {
+    int seeds; /* as many, from first_seed on */
+    uint64_t first_seed;
+    const char *only;         /* names of faults, with * and ?, commas between them; NULL: all */
+    const char *keep;         /* folder for the directories; NULL: they are removed */
+    const volatile int *stop; /* *stop != 0 ends it; may be NULL */
+    void *context;
+    /* Each may be NULL. `total` runs: told before the first. */
+    void (*begin)(void *context, size_t total);
+    ls_status (*row)(void *context, const ls_gallery_row *row);
+} ls_gallery_options;
+
+/* Of all rows. A fault counts as found (named) when it was at its place (and named right) in every
+ * scene with every seed. */
+typedef struct ls_gallery_summary {
+    size_t faults, layouts, runs;
+    size_t found, named, alarms;
+} ls_gallery_summary;
+
+/* Runs the gallery. Errors: LS_ERR_INPUT (no fault fits `only`, naming the nearest; `keep`),
+ * LS_ERR_IO, LS_ERR_INTERRUPTED, those of dump and check. */
+ls_status ls_gallery(const ls_gallery_options *options,
+                     ls_gallery_summary *ret_summary) LS_MUST_USE;
+
+/* For gallery*.c: fills losses_close and gradients_close. */
+void ls_gallery_compare(const ls_candidate *candidate, ls_gallery_row *row);
 
 #endif

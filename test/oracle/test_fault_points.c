@@ -103,7 +103,7 @@ int main(void)
 {
     Suite *suite = suite_create("fault_points");
     TCase *tests = tcase_create("fault_points");
-    tcase_set_timeout(tests, 120);
+    tcase_set_timeout(tests, 280);
     tcase_add_loop_test(tests, scene, 0, LS_SCENES);
     tcase_add_test(tests, table);
     suite_add_tcase(suite, tests);

@@ -159,6 +159,17 @@ CHAPTERS = {
             ("", r"(?m)^   0  (\S+ \S+)  \1  \S+  0, 0$"),
         ],
     },
+    "12_find_the_bug": {
+        "good": ["--bug none", "--bug shards --ranks 3", "--seed 9"],
+        "bad": [("--ranks 5", "12 granules of F cannot be cut into 5 equal parts; use " + LEGAL),
+                ("--ranks 13", "1 to 12"), ("--bug typo", "none, bias"),
+                ("--lockstep /nowhere/lockstep", "--lockstep")],
+        "lessons": [  # one bug passes a tolerance; the evidence of another; one rank hides most
+            ("--ranks 4", r"(?m)^gelu .* passes +1  another activation function$"),
+            ("--ranks 4", r"3 x layers\.0\.mlp\.down\.bias"),
+            ("--ranks 1", r"(?m)^reduce .* passes +0  nothing is wrong$"),
+        ],
+    },
     "13_judge_your_backend": {
         "good": ["--ranks 7", "--mistake none", "--mistake equal-shares --seed 9"],
         "bad": [("--ranks 17", "1 to 16"), ("--mistake typo", "equal-shares")],

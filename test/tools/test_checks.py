@@ -135,7 +135,8 @@ def tree_cases():
 def symbol_cases():
     nm = shutil.which("nm") or shutil.which("llvm-nm")
     for text, status in (("int ls_one(void) { return 1; }", 0),
-                         ("int ls_one(void) { return 1; } int other = 2;", 1)):
+                         ("int ls_one(void) { return 1; } int other = 2;", 1),
+                         ("int ls_one(void) { return 1; } int ls_fault_chosen;", 1)):
         with tempfile.TemporaryDirectory() as folder:
             write(folder, "x.c", text)
             library = os.path.join(folder, "libx.so")

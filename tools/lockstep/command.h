@@ -27,6 +27,7 @@ ls_status replay_command(const command_spec *command, int argc, const char *cons
 ls_status plan_command(const command_spec *command, int argc, const char *const *argv);
 ls_status dump_command(const command_spec *command, int argc, const char *const *argv);
 ls_status check_command(const command_spec *command, int argc, const char *const *argv);
+ls_status gallery_command(const command_spec *command, int argc, const char *const *argv);
 ls_status verify_command(const command_spec *command, int argc, const char *const *argv);
 
 #endif
