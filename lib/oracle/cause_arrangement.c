@@ -166,6 +166,23 @@ static void permute(const double *from, double *to, const axis *a, size_t count,
     }
 }
 
+/* Shards of the tokens of `run` sequences one after another, [shard][run][its tokens], where
+ * [run][S] should be; the shards as even as can be. */
+static void join_tokens(const ls_graph_node *node, size_t run, size_t count, const double *from,
+                        double *to)
+{
+    const size_t S = node->dims[1], width = node->dims[2];
+    size_t bounds[17];
+    ls_share_bounds(S, count, bounds);
+    for (size_t first = 0; first < node->dims[0]; first += run)
+        for (size_t r = 0; r < count; r++)
+            for (size_t b = first; b < first + run; b++) {
+                const size_t n = (bounds[r + 1] - bounds[r]) * width;
+                memcpy(to, from + (b * S + bounds[r]) * width, n * sizeof *to);
+                to += n;
+            }
+}
+
 static const char *order_text(size_t count, size_t by, char text[48])
 {
     if (count == 2)
@@ -200,21 +217,16 @@ static ls_status try_input_order(ls_search *search, int input)
                 ls_change_end(&change);
                 if (search->fits[LS_CAUSE_SHARD_ORDER]) goto exit;
             }
-    /* token shards of runs of sequences one after another, [T][run][S / T] for [run][S] */
     for (size_t run = 1; n > 0 && node->n_dims == 3 && run <= search->graph->B; run++)
-        for (size_t T = 2; T <= 8 && search->graph->B % run == 0; T++) {
-            const axis a = axis_of(node, 1);
-            if (a.extent % T) continue;
+        for (size_t T = 2; T <= 8 && T <= node->dims[1] && search->graph->B % run == 0; T++) {
             LS_TRY(ls_change_begin(&change, &search->of->operands));
             LS_TRY(ls_change_value(&change, input, &values));
-            const bool can = exchange(search->of->operands.values[input], values, n, run, T,
-                                      a.extent / T * a.inner);
+            join_tokens(node, run, T, search->of->operands.values[input], values);
             snprintf(text, sizeof text,
-                     "made of %s with %zu shards of %s one after another along the sequences "
+                     "made of %s with %zu shards of S one after another along the sequences "
                      "(%zu at a time)",
-                     node->name, T, a.name, run);
-            if (can)
-                LS_TRY(ls_search_evaluate(search, LS_CAUSE_SHARD_ORDER, &change.operands, text));
+                     node->name, T, run);
+            LS_TRY(ls_search_evaluate(search, LS_CAUSE_SHARD_ORDER, &change.operands, text));
             ls_change_end(&change);
             if (search->fits[LS_CAUSE_SHARD_ORDER]) goto exit;
         }

@@ -317,6 +317,13 @@ static ls_status try_positions(ls_search *search)
                  variant.position_restart, T);
         LS_TRY(try(search, LS_CAUSE_POSITIONS, kinds, &variant, text));
     }
+    for (size_t T = 2; T <= 16 && T < S; T++) {
+        const ls_variant variant = {.position_shares = T};
+        if (S % T == 0) continue;
+        snprintf(text, sizeof text,
+                 "positions begin again at 0 in each of %zu shares of %zu tokens", T, S);
+        LS_TRY(try(search, LS_CAUSE_POSITIONS, kinds, &variant, text));
+    }
     for (size_t by = 1; by <= 2; by++) {
         const ls_variant variant = {.position_offset = by};
         snprintf(text, sizeof text, "positions begin at %zu", by);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lockstep/partition/share.h"
 #include "oracle/cause_parts.h"
 #include "oracle/tensor_name.h"
 
@@ -237,21 +238,39 @@ exit:
     return status;
 }
 
+/* Which of `ranks` ranks part p of an addend is summed on. Of key/value heads that several ranks
+ * hold: on the first. */
+static size_t rank_of(const addend *a, size_t p, size_t ranks)
+{
+    return p * ranks / a->granules;
+}
+
+static bool can_cut(const sum *s, size_t ranks)
+{
+    bool any = false;
+    for (int g = 0; g < s->groups; g++) {
+        const size_t granules = s->group[g].granules;
+        if (granules > 1 && granules % ranks && ranks % granules) return false;
+        any |= granules >= ranks;
+    }
+    return any;
+}
+
 /* Whether the parts that can be seen are those of rank `rank` of `ranks` (there 1), or all others
  * (there 0), in every addend that is a sum over ranks. */
 static bool is_share(const sum *s, size_t ranks, size_t rank, double there)
 {
     bool seen[2] = {false, false};
+    if (!can_cut(s, ranks)) return false;
     for (int g = 0; g < s->groups; g++) {
         const addend *a = &s->group[g];
         if (a->granules < 2 && !a->is_bias && s->parts.part[a->first].factor != 1) return false;
         if (a->granules < 2) continue;
-        if (a->granules % ranks) return false;
-        const size_t each = a->granules / ranks;
         for (size_t p = 0; p < a->count; p++) {
             const ls_part *part = &s->parts.part[a->first + p];
-            if (part->known && part->factor != (p / each == rank ? there : 1 - there)) return false;
-            if (part->known) seen[p / each == rank] = true;
+            const bool own = rank_of(a, p, ranks) == rank;
+            if (part->known && part->factor != (own ? there : 1 - there)) return false;
+            if (part->known) seen[own] = true;
         }
     }
     return seen[0] && seen[1];
@@ -266,8 +285,7 @@ static ls_status propose_share(sum *s, ls_search *search, size_t ranks, size_t r
         const addend *a = &s->group[g];
         if (a->granules > granules) granules = a->granules;
         for (size_t p = 0; a->granules > 1 && p < a->count; p++)
-            s->parts.part[a->first + p].factor =
-                p / (a->granules / ranks) == rank ? there : 1 - there;
+            s->parts.part[a->first + p].factor = rank_of(a, p, ranks) == rank ? there : 1 - there;
     }
     const size_t from = rank * granules / ranks, to = (rank + 1) * granules / ranks - 1;
     if (there == 1)
@@ -302,6 +320,46 @@ static ls_status explain_part(sum *s, ls_search *search)
                     goto exit;
                 }
 exit:
+    return status;
+}
+
+/* Every rank keeps its own part of the sum, for its own tokens: the reduction and the cut into
+ * shares of the sequence are one operation in sequence parallelism. */
+static ls_status explain_token_shares(const sum *s, ls_search *search)
+{
+    ls_status status = LS_OK;
+    char text[LS_EVIDENCE];
+    const size_t S = search->graph->S;
+    ls_change change = {0};
+    if (search->node->n_dims != 3) goto exit;
+    for (size_t ranks = 2; ranks <= 64 && ranks <= S; ranks++) {
+        size_t bounds[65];
+        if (!can_cut(s, ranks)) continue;
+        ls_share_bounds(S, ranks, bounds);
+        LS_TRY(ls_change_begin(&change, &search->of->operands));
+        for (int g = 0; g < s->groups; g++) {
+            const addend *a = &s->group[g];
+            for (size_t p = 0; a->granules > 1 && p < a->count; p++) {
+                const ls_part *part = &s->parts.part[a->first + p];
+                const size_t own = rank_of(a, p, ranks), width = part->extent;
+                double *values;
+                if (part->is_param) goto exit; /* rows of an embedding have no tokens */
+                LS_TRY(ls_change_value(&change, part->index, &values));
+                for (size_t t = 0; t < search->graph->B * S; t++)
+                    for (size_t c = part->from; c < part->to; c++)
+                        if (t % S < bounds[own] || t % S >= bounds[own + 1])
+                            values[t * width + c] = 0;
+            }
+        }
+        snprintf(text, sizeof text,
+                 "each of %zu shares of the tokens has the part of its own rank alone, rank 0 that "
+                 "of tokens 0 to %zu",
+                 ranks, bounds[1] - 1);
+        LS_TRY(ls_search_evaluate(search, LS_CAUSE_NOT_REDUCED, &change.operands, text));
+        ls_change_end(&change);
+    }
+exit:
+    ls_change_end(&change);
     return status;
 }
 
@@ -360,6 +418,7 @@ ls_status ls_cause_sums(ls_search *search)
     LS_TRY(explain_part(&s, search));
     s = fitted;
     LS_TRY(explain_groups(&s, search));
+    if (search->best.cause == LS_CAUSE_NONE) LS_TRY(explain_token_shares(&fitted, search));
 exit:
     return status;
 }

@@ -42,7 +42,11 @@ static inline size_t elements_of(const evaluation *e, const ls_graph_node *node)
 /* Where token s of a sequence stands: its row of the position table, its angle. */
 static inline size_t position_of(const evaluation *e, size_t s)
 {
-    const size_t restart = e->variant.position_restart;
+    const size_t restart = e->variant.position_restart, shares = e->variant.position_shares;
+    if (shares) { /* the first S mod shares have one more */
+        const size_t each = e->S / shares, longer = e->S % shares * (each + 1);
+        s = s < longer ? s % (each + 1) : (s - longer) % each;
+    }
     return (restart ? s % restart : s) + e->variant.position_offset;
 }
 

@@ -49,6 +49,7 @@ typedef struct ls_variant {
 
     /* positions of tokens */
     size_t position_restart; /* they begin again after so many */
+    size_t position_shares;  /* ... in each of so many shares of a sequence, as even as can be */
     size_t position_offset;  /* ... and begin there */
     bool unturned;           /* no rotary */
     bool turned_back;        /* the other way */

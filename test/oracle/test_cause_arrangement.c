@@ -123,6 +123,15 @@ START_TEST(operands)
                  "order 1 2 0");
     expect_cause(&s, "layers.0.value", linear(&s, joined, D, wv, bv, Dv), LS_CAUSE_SHARD_ORDER,
                  "3 shards of S");
+    /* 5 shards of 12 tokens, 3, 3, 2, 2, 2, of two sequences at a time */
+    size_t at = 0;
+    for (size_t pair = 0; pair < B; pair += 2)
+        for (size_t r = 0, from = 0; r < 5; from += r < 2 ? 3 : 2, r++)
+            for (size_t b = pair; b < pair + 2; b++)
+                for (size_t t = from; t < from + (r < 2 ? 3 : 2); t++, at++)
+                    memcpy(joined + at * D, x + (b * S + t) * D, D * sizeof *x);
+    expect_cause(&s, "layers.0.value", linear(&s, joined, D, wv, bv, Dv), LS_CAUSE_SHARD_ORDER,
+                 "5 shards of S one after another");
     free(rows), free(joined);
 
     /* words of another rank's rows: the table's granules of 64 words, 384 with padding, in threes

@@ -261,6 +261,12 @@ START_TEST(positions)
         snprintf(text, sizeof text, "after every %zu tokens", n);
         expect_cause(&s, "embedding", y, LS_CAUSE_POSITIONS, text);
     }
+    /* 5 shares of 12 tokens: 3, 3, 2, 2, 2 */
+    static const size_t local[S] = {0, 1, 2, 0, 1, 2, 0, 1, 0, 1, 0, 1};
+    double *y = zeros(B * S * D);
+    for (size_t i = 0; i < B * S * D; i++)
+        y[i] = w[(size_t)s.tokens[i / D] * D + i % D] + p[local[i / D % S] * D + i % D];
+    expect_cause(&s, "embedding", y, LS_CAUSE_POSITIONS, "in each of 5 shares");
     scene_end(&s);
 }
 END_TEST

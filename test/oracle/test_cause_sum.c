@@ -181,6 +181,31 @@ START_TEST(grouped_heads)
 }
 END_TEST
 
+/* Under sequence parallelism: each rank keeps its own part for its own tokens. */
+START_TEST(reduce_scatter)
+{
+    scene s;
+    scene_begin(&s, GPT2);
+    const double *x = value(&s, "layers.1.heads");
+    const double *w = param(&s, "layers.1.attention.output.weight");
+    const double *b = param(&s, "layers.1.attention.output.bias");
+    double *y = plus(zeros(B * S * D), b, D, B * S * D, 1), *dx = zeros(B * S * D);
+    const double *dy = value(&s, "d.layers.1.up"), *up = param(&s, "layers.1.mlp.up.weight");
+    for (size_t t = 0; t < B * S; t++) {
+        const size_t rank = t % S / 4;
+        for (size_t j = 0; j < D; j++) {
+            for (size_t i = rank * 8; i < rank * 8 + 8; i++)
+                y[t * D + j] += x[t * D + i] * w[i * D + j];
+            for (size_t i = rank * 20; i < rank * 20 + 20; i++)
+                dx[t * D + j] += dy[t * F + i] * up[j * F + i];
+        }
+    }
+    expect_cause(&s, "layers.1.attention", y, LS_CAUSE_NOT_REDUCED, "each of 3 shares");
+    expect_cause(&s, "d.layers.1.norm2", dx, LS_CAUSE_NOT_REDUCED, "each of 3 shares");
+    scene_end(&s);
+}
+END_TEST
+
 /* Position rows that every rank added; a rank's own words alone; the residual added by every rank
  */
 START_TEST(embedding_and_residual)
@@ -216,6 +241,7 @@ int main(void)
     tcase_add_loop_test(tests, row_linears, 0, 3);
     tcase_add_test(tests, gradients_into_blocks);
     tcase_add_test(tests, grouped_heads);
+    tcase_add_test(tests, reduce_scatter);
     tcase_add_test(tests, embedding_and_residual);
     return run_tests("cause_sum", tests);
 }
