@@ -3,8 +3,8 @@
  *
  * A candidate is a directory or a safetensors file with any subset of the golden directory's names
  * (GOLDEN.md), whole tensors or one file per rank with the runs that each holds; micro-batches and
- * other programs' parameter names too. Nothing is converted: values stay in the candidate's dtype.
- */
+ * other programs' parameter names too. Nothing is converted: values stay in the candidate's dtype,
+ * and where they are whole in a file, in its map. */
 #ifndef LS_ORACLE_CANDIDATE_H
 #define LS_ORACLE_CANDIDATE_H
 
@@ -45,11 +45,14 @@ typedef struct ls_candidate {
     struct ls_candidate_files *files; /* for candidate*.c */
 } ls_candidate;
 
-/* Opens what is at `path` for comparison with `golden`. map: whose parameter names it has ("hf",
- * "megatron", ..., see ls_names_parse); NULL: the golden directory's. Errors: LS_ERR_INPUT, naming
- * file and tensor: none of its names are known; a name that the golden directory lacks (suggests
- * the nearest); another shape, a dtype that is no floating-point one; runs that lie outside, leave
- * holes or do not fit the shape; a rank twice, ranks missing; what ls_safetensors_open refuses.
+/* Opens what is at `path` for comparison with `golden`, which must outlive it. map: whose parameter
+ * names it has ("hf", "megatron", ..., see ls_names_parse); NULL: the golden directory's. With
+ * blocks of several ranks or micro-batches memory is that of the tensors put together. Errors:
+ * LS_ERR_INPUT, naming file and tensor: none of its names are known; a name that the model or the
+ * golden directory lacks (suggests the nearest, or the map); another shape, a dtype that is no
+ * floating-point one, blocks of different ones; the same elements twice, but by different ranks;
+ * runs that lie outside, leave holes or do not fit the shape; a rank twice, ranks missing; a golden
+ * directory that began with other weights or another batch; what ls_safetensors_open refuses.
  * LS_ERR_IO, LS_ERR_MEMORY. */
 ls_status ls_candidate_open(ls_candidate **ret_candidate, const ls_golden *golden, const char *path,
                             const char *map) LS_MUST_USE;

@@ -10,9 +10,9 @@
 #include "oracle/golden_files.h"
 #include "oracle/tensor_name.h"
 
-/* Files up to here are held against their SHA-256 when the directory is opened: a fraction of a
- * second. Larger ones by ls_golden_verify. */
-enum { DIGEST_BYTES = 1 << 28 };
+/* Files up to here are held against their SHA-256 when the directory is opened: about a
+ * second at most. Larger ones by ls_golden_verify. */
+enum { DIGEST_BYTES = 1 << 30 };
 
 /* ---- the graph's names ---- */
 

@@ -29,7 +29,7 @@ typedef struct ls_golden_tensor {
     size_t count;       /* elements; the dimensions are the node's */
     const void *values; /* row-major, in the map, aligned for its dtype */
     const double *truth; /* the same in binary64, without the contract; NULL: there is none */
-    double truth_error;  /* largest |value - truth| */
+    double truth_error;  /* largest |value - truth|; infinity: unknown */
     double bound;        /* how far another right computation in `dtype` may lie from the truth, see
                             bounds.h; infinity where nothing is known */
     char sha256[65];
@@ -50,28 +50,31 @@ typedef struct ls_golden {
     struct ls_golden_files *files; /* for golden*.c */
 } ls_golden;
 
-/* Opens a directory: reads manifest.json, maps the tensors' files, and holds every name, shape and
- * dtype against the graph of the manifest's model. Errors: LS_ERR_INPUT, naming directory, file and
- * key or tensor: missing, malformed, truncated, of another format version, of another contract
- * (names both), files of another golden directory (their own digests do not fit); LS_ERR_IO;
- * LS_ERR_MEMORY. */
+/* Opens a directory: reads manifest.json, maps the tensors' files, holds every name, shape and
+ * dtype against the graph of the manifest's model, and the weights, batches and masks (up to 1 GiB
+ * each) against their SHA-256. `run` is what ls_run_check passes, and with `load` and `given`
+ * ls_train can do it again; a directory of integers has `given` only when it has batches. Errors:
+ * LS_ERR_INPUT, naming directory, file and key or tensor: missing, malformed, truncated, of another
+ * format version, of another contract (names both), weights or batch of another golden directory;
+ * ids beyond the vocabulary; LS_ERR_IO; LS_ERR_MEMORY. */
 ls_status ls_golden_open(ls_golden **ret_golden, const char *path) LS_MUST_USE;
 void ls_golden_close(ls_golden **golden);
 
-/* Whether the values of every tensor have the SHA-256 of the manifest: reads everything once.
- * advance (may be NULL) is told how many bytes were read. LS_ERR_INPUT names the first that
- * does not. */
+/* Whether the values of every tensor, and the files that the manifest binds, have the SHA-256 of
+ * the manifest: reads everything once. advance (may be NULL) is told how many bytes were read since
+ * the last time. LS_ERR_INPUT names the first that does not. */
 ls_status ls_golden_verify(const ls_golden *golden, void (*advance)(void *, size_t bytes),
                            void *context) LS_MUST_USE;
 
 /* A tensor; NULL when the directory lacks it. */
 const ls_golden_tensor *ls_golden_find(const ls_golden *golden, uint64_t step, int node);
 
-/* The global batch of a step. */
+/* The global batch of a step; NULL when the directory has none of it. */
 const ls_batch *ls_golden_batch(const ls_golden *golden, uint64_t step);
 
 /* A parameter's logical values before step `step`: from weights.safetensors in the first, else what
- * the step before left. *ret_dtype: of the values. */
+ * the step before left; aligned for *ret_dtype, which may be narrower than the run's. NULL when the
+ * directory lacks them. */
 const void *ls_golden_param(const ls_golden *golden, uint64_t step, int param, ls_dtype *ret_dtype);
 
 /* The optimizer's moments before the first step; NULL: all zero. */

@@ -235,8 +235,8 @@ static ls_status read_tensor(const ls_manifest *manifest, ls_manifest_tensor *te
     LS_TRY(ls_json_string(at, "dims", &tensor->dims));
     LS_TRY(ls_json_flag(at, "given", &tensor->given));
     LS_TRY(ls_json_sha256(at, "sha256", &tensor->sha256));
-    LS_TRY(ls_json_real_or_null(at, "truth_error", INFINITY, &tensor->truth_error));
-    LS_TRY(ls_json_real_or_null(at, "bound", INFINITY, &tensor->bound));
+    LS_TRY(ls_json_real_or_null(at, "truth_error", HUGE_VAL, &tensor->truth_error));
+    LS_TRY(ls_json_real_or_null(at, "bound", HUGE_VAL, &tensor->bound));
 exit:
     return status;
 }

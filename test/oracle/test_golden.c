@@ -15,7 +15,7 @@ START_TEST(what_was_written_is_found)
     f.run.seed = 99;
     f.run.layout.dp = 2;
     f.run.layout.micro_batches = 2;
-    fixture_values(&f, 1, "layers.1.mlp")[4] = NAN;
+    fixture_values(&f, 1, "layers.1.mlp")[4] = (double)NAN;
     golden_fixture_write(&f, scratch_path("golden"));
     ASSERT_OK(ls_golden_open(&golden, scratch_path("golden")));
     ck_assert_uint_eq(golden->count, 2 * f.graph->count);
