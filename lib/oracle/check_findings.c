@@ -159,18 +159,39 @@ static ls_finding *share_missing(const ls_judgement *judgement, const ls_finding
     return NULL;
 }
 
-static ls_finding *finding_of(const ls_judgement *judgement, const ls_judged *root,
+/* Of the same name but for layer and step, or made by the same operation of the update. */
+static bool alike(const ls_graph *graph, const ls_judged *a, const ls_judged *b)
+{
+    const ls_graph_node *x = &graph->nodes[a->golden->node], *y = &graph->nodes[b->golden->node];
+    return same_kind(x->name, y->name) || (x->phase == LS_GRAPH_UPDATE && x->make == y->make);
+}
+
+static bool may_be(const ls_suspicion *suspicion, ls_cause cause)
+{
+    for (size_t i = 0; i < suspicion->also && i < LS_ALSO; i++)
+        if (suspicion->others[i] == cause) return true;
+    return suspicion->cause == cause;
+}
+
+/* One mistake rather than two: also a cause that fits a root no less than the one that was named.
+ */
+static ls_finding *finding_of(const struct ls_check *check, const ls_judged *root,
                               const ls_suspicion *suspicion, bool examined)
 {
+    ls_judgement *judgement = check->judgement;
+    ls_finding *could_be = NULL;
     for (size_t i = 0; i < judgement->n_findings; i++) {
         ls_finding *finding = &judgement->findings[i];
-        const bool alike = same_kind(finding->tensor->golden->name, root->golden->name);
-        if (!examined                           ? alike
-            : suspicion->cause == LS_CAUSE_NONE ? alike && finding->suspicion.cause == LS_CAUSE_NONE
-                                                : finding->suspicion.cause == suspicion->cause)
+        const ls_cause cause = finding->suspicion.cause;
+        if (!examined || (cause == LS_CAUSE_NONE && suspicion->cause == LS_CAUSE_NONE)) {
+            if (alike(check->graph, finding->tensor, root)) return finding;
+        } else if (cause != LS_CAUSE_NONE && cause == suspicion->cause) {
             return finding;
+        } else if (cause != LS_CAUSE_NONE && !could_be && may_be(suspicion, cause)) {
+            could_be = finding;
+        }
     }
-    return NULL;
+    return could_be;
 }
 
 static void free_finding(ls_finding *finding)
@@ -185,7 +206,7 @@ static ls_status add_root(const struct ls_check *check, const ls_judged *root,
     ls_status status = LS_OK;
     ls_judgement *judgement = check->judgement;
     ls_finding fresh = {.tensor = root, .suspicion = *suspicion};
-    ls_finding *finding = finding_of(judgement, root, suspicion, examined);
+    ls_finding *finding = finding_of(check, root, suspicion, examined);
     if (!finding && !examined) {
         judgement->unexamined++;
         goto exit;
