@@ -45,6 +45,8 @@ const char *operation_text(const ls_graph *graph, int node, char text[OPERATION_
 /* ---- check_show.c ---- */
 
 /* One tensor's whole story, with a picture of where it is off. */
+/* One line: which indices are off, unless all are. */
+ls_status print_where(FILE *out, const checked *c, const ls_judged *judged) LS_MUST_USE;
 ls_status print_look(FILE *out, const checked *c) LS_MUST_USE;
 
 /* ---- check_json.c ---- */

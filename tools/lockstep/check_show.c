@@ -81,36 +81,73 @@ exit:
     return status;
 }
 
-/* "only 12 to 23 of S, every 2nd of D" */
+/* "only 12 to 23 of 24" */
+static void print_touched(FILE *out, const ls_look_dimension *of, size_t extent)
+{
+    if (of->touched == extent)
+        fprintf(out, "all %zu", of->touched);
+    else if (of->touched == 1)
+        fprintf(out, "only %zu of %zu", of->first, extent);
+    else if (of->period == 1)
+        fprintf(out, "only %zu to %zu of %zu", of->first, of->last, extent);
+    else if (of->period > 1)
+        fprintf(out, "%zu, %zu, ... %zu of %zu", of->first, of->first + of->period, of->last,
+                extent);
+    else
+        fprintf(out, "%zu of %zu, from %zu to %zu", of->touched, extent, of->first, of->last);
+}
+
+/* The name of a dimension; moves on to the next. */
+static const char *next_name(const char **names, int *ret_length)
+{
+    const char *name = *names;
+    *ret_length = (int)strcspn(name, " ");
+    *names = name + *ret_length + (name[*ret_length] == ' ');
+    return name;
+}
+
 static void print_pattern(FILE *out, const checked *c)
 {
     const ls_look *look = c->look;
     const ls_graph_node *node = &c->golden->graph->nodes[look->judged->golden->node];
-    const char *name = node->dim_names;
+    const char *names = node->dim_names;
     for (int d = 0; d < node->n_dims; d++) {
         const ls_look_dimension *of = &look->dimensions[d];
-        const size_t length = strcspn(name, " ");
-        fprintf(out, "    %.*s: ", (int)length, name);
-        if (of->touched == node->dims[d])
-            fprintf(out, "all %zu", of->touched);
-        else if (of->touched == 1)
-            fprintf(out, "only %zu", of->first);
-        else if (of->period == 1)
-            fprintf(out, "only %zu to %zu of %zu", of->first, of->last, node->dims[d]);
-        else if (of->period > 1)
-            fprintf(out, "every %zu from %zu to %zu", of->period, of->first, of->last);
-        else
-            fprintf(out, "%zu of %zu, from %zu to %zu", of->touched, node->dims[d], of->first,
-                    of->last);
+        int length;
+        const char *name = next_name(&names, &length);
+        fprintf(out, "    %.*s: ", length, name);
+        print_touched(out, of, node->dims[d]);
         if (of->blocks > 1) {
             fprintf(out, "; in each of %zu blocks:", of->blocks);
             for (size_t i = 0; i < of->blocks && i < 16; i++) fprintf(out, " %zu", of->in_block[i]);
             if (of->blocks > 16) fputs(" ...", out);
         }
         fputc('\n', out);
-        name += length;
-        if (*name == ' ') name++;
     }
+}
+
+ls_status print_where(FILE *out, const checked *c, const ls_judged *judged)
+{
+    ls_status status = LS_OK;
+    ls_look *look = NULL;
+    const ls_graph_node *node = &c->golden->graph->nodes[judged->golden->node];
+    const char *names = node->dim_names;
+    bool everywhere = true;
+    LS_TRY(ls_look_create(&look, c->judgement, judged));
+    for (int d = 0; d < node->n_dims; d++)
+        if (look->dimensions[d].touched < node->dims[d]) everywhere = false;
+    if (everywhere || look->off == 0) goto exit;
+    fputs("  it is off in", out);
+    for (int d = 0; d < node->n_dims; d++) {
+        int length;
+        const char *name = next_name(&names, &length);
+        fprintf(out, "%s %.*s ", d ? ";" : "", length, name);
+        print_touched(out, &look->dimensions[d], node->dims[d]);
+    }
+    fprintf(out, "; --show %s draws it\n", judged->golden->name);
+exit:
+    ls_look_destroy(&look);
+    return status;
 }
 
 static void print_picture(FILE *out, const ls_look *look)

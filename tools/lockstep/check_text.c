@@ -246,8 +246,9 @@ static void print_missing(FILE *out, const ls_finding *finding)
     fputs(" too\n", out);
 }
 
-static void print_finding(FILE *out, const checked *c, size_t number)
+static ls_status print_finding(FILE *out, const checked *c, size_t number)
 {
+    ls_status status = LS_OK;
     const ls_finding *finding = &c->judgement->findings[number];
     const ls_suspicion *s = &finding->suspicion;
     const bool known = s->cause != LS_CAUSE_NONE;
@@ -265,6 +266,9 @@ static void print_finding(FILE *out, const checked *c, size_t number)
     print_missing(out, finding);
     if (known && ls_cause_remedy(s->cause))
         fprintf(out, "  remedy: %s\n", ls_cause_remedy(s->cause));
+    if (!known) LS_TRY(print_where(out, c, finding->tensor));
+exit:
+    return status;
 }
 
 ls_status print_judgement(FILE *out, const checked *c)
@@ -276,7 +280,7 @@ ls_status print_judgement(FILE *out, const checked *c)
     print_list(out, c);
     print_first(out, c);
     for (size_t i = 0; i < j->n_findings && (c->settings->all || i < MOST_FINDINGS); i++)
-        print_finding(out, c, i);
+        LS_TRY(print_finding(out, c, i));
     if (j->n_findings > MOST_FINDINGS && !c->settings->all)
         fprintf(out, "\n... and %zu more mistakes; --all lists them\n",
                 j->n_findings - MOST_FINDINGS);
