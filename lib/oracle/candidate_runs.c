@@ -93,25 +93,31 @@ static bool fits(const cutter *c, int d, ls_share share)
     return true;
 }
 
-/* The library's own share of a dimension that tp cuts, in granules: the padded vocabulary; key and
- * value heads that several ranks hold. */
-static ls_share granule_share(const cutter *c, int d, const char *word, size_t tp, size_t at)
+/* The library's own share of a dimension that tp cuts, where it is not an even one: granules of the
+ * padded vocabulary; key and value heads that several ranks hold. */
+static bool granule_share(const cutter *c, int d, const char *word, size_t tp, size_t at,
+                          ls_share *ret_share)
 {
     const ls_config *config = &c->golden->run.config;
     const size_t extent = c->node->dims[d];
-    ls_axis axis = ls_axis_of(1, extent);
-    ls_share heads = ls_share_of(config->heads, tp, at);
-    if (strcmp(word, "V[tp]") == 0) axis = ls_config_vocab_axis(config);
-    if (strcmp(word, "Dkv[tp]") == 0) {
+    ls_share granules;
+    ls_axis axis;
+    if (strcmp(word, "V[tp]") == 0) {
+        axis = ls_config_vocab_axis(config);
+        granules = ls_share_of(axis.granules, tp, at);
+    } else if (strcmp(word, "Dkv[tp]") == 0) {
         axis = ls_config_kv_axis(config);
-        heads = ls_share_of_kv(heads, config->heads / config->kv_heads);
+        granules =
+            ls_share_of_kv(ls_share_of(config->heads, tp, at), config->heads / config->kv_heads);
     } else {
-        heads = ls_share_of(axis.granules, tp, at);
+        return false;
     }
-    size_t first = heads.first * axis.granule, end = (heads.first + heads.count) * axis.granule;
+    size_t first = granules.first * axis.granule;
+    size_t end = first + granules.count * axis.granule;
     if (first > extent) first = extent;
     if (end > extent) end = extent;
-    return (ls_share){first, end - first};
+    *ret_share = (ls_share){first, end - first};
+    return true;
 }
 
 /* Sequences: the data-parallel share, and of that the micro-batch. */
@@ -148,8 +154,10 @@ static ls_status cut_by_layout(const cutter *c)
         char word[24];
         dim_word(c->node, d, word);
         const ls_share even = ls_share_of(c->node->dims[d], tp, (size_t)at.tp);
+        ls_share own;
         if (strstr(word, "[tp]")) {
-            if (!fits(c, d, even)) fits(c, d, granule_share(c, d, word, tp, (size_t)at.tp));
+            if (!fits(c, d, even) && granule_share(c, d, word, tp, (size_t)at.tp, &own))
+                fits(c, d, own);
         } else if (strstr(word, "[sp]") && layout->sp) {
             fits(c, d, even);
         }

@@ -237,6 +237,50 @@ START_TEST(micro_batches)
 }
 END_TEST
 
+/* The layout alone says what a rank holds: dp cuts the sequences, tp the columns, sp the tokens; 11
+ * words evenly, 6 and 5; a gradient by rows; what a rank has whole is whole. */
+START_TEST(blocks_by_layout)
+{
+    static const size_t sequences[3] = {0, 3, 5}, words[3] = {0, 6, 11};
+    begin(1);
+    for (size_t r = 0; r < 4; r++) {
+        const size_t t = r % 2, *B = &sequences[r / 2];
+        const block_runs query = {{B[0], B[1]}, {0, 6}, {4 * t, 4 * t + 4}};
+        const block_runs heads = {{B[0], B[1]}, {2 * t, 2 * t + 2}, {0, 6}, {0, 6}};
+        const block_runs stream = {{B[0], B[1]}, {3 * t, 3 * t + 3}, {0, 8}};
+        const block_runs gathered = {{0, 5}, {0, 6}, {0, 8}};
+        const block_runs logits = {{B[0], B[1]}, {0, 6}, {words[t], words[t + 1]}};
+        const block_runs down = {{6 * t, 6 * t + 6}, {0, 8}};
+        begin_rank((int)r, 4);
+        candidate_say(&c, "layout", "dp 2 x tp 2 x sp");
+        candidate_add_block(&c, &f, 0, "layers.0.query", "layers.0.query", query);
+        candidate_add_block(&c, &f, 0, "layers.0.probabilities", "layers.0.probabilities", heads);
+        candidate_add_block(&c, &f, 0, "d.layers.1.layer", "d.layers.1.layer", stream);
+        candidate_add_block(&c, &f, 0, "layers.1.layer", "layers.1.layer", gathered);
+        candidate_add_block(&c, &f, 0, "logits", "logits", logits);
+        candidate_add_block(&c, &f, 0, "grad.layers.0.mlp.down.weight",
+                            "grad.layers.0.mlp.down.weight", down);
+        candidate_add_whole(&c, &f, 0, "norm", "norm", LS_F64);
+        write_rank((int)r);
+    }
+    ls_candidate *candidate = open_it(NULL);
+    ck_assert(candidate->has_layout && candidate->layout.dp == 2 && candidate->layout.sp);
+    ck_assert_uint_eq(candidate->count, 7);
+    expect(candidate, 0, "layers.0.query", LS_F32);
+    expect(candidate, 0, "layers.0.probabilities", LS_F32);
+    expect(candidate, 0, "d.layers.1.layer", LS_F32);
+    expect(candidate, 0, "layers.1.layer", LS_F32);
+    expect(candidate, 0, "norm", LS_F64);
+    const ls_candidate_tensor *t = expect(candidate, 0, "logits", LS_F32);
+    ck_assert_uint_eq(t->blocks[3].runs[0].first, 3);
+    ck_assert_uint_eq(t->blocks[3].runs[2].first, 6);
+    t = expect(candidate, 0, "grad.layers.0.mlp.down.weight", LS_F32);
+    ck_assert(!t->replicas_differ && t->ranks == 4);
+    ls_candidate_close(&candidate);
+    end();
+}
+END_TEST
+
 /* Ranks in a folder of their own; a rank whose share is empty; a single number as [1]. */
 START_TEST(folder_of_ranks)
 {
@@ -334,6 +378,7 @@ int main(void)
     tcase_add_test(reading, whole_replicas);
     tcase_add_test(reading, replicas_of_nan_and_zero);
     tcase_add_test(reading, micro_batches);
+    tcase_add_test(reading, blocks_by_layout);
     tcase_add_test(reading, folder_of_ranks);
     tcase_add_test(reading, what_is_passed_over);
     tcase_add_test(reading, a_large_file);
