@@ -262,7 +262,7 @@ static ls_status gather_variants(judge_trial *trial, const judge_tensor *in, jud
             for (size_t i = 0; i < in->count[(r + q) % P]; i++)
                 turned[at++] = in->before[in->where[(r + q) % P][i]];
     }
-    for (size_t i = 0; i < n; i++) equal[i] = NAN;
+    for (size_t i = 0; i < n; i++) equal[i] = (double)NAN;
     for (size_t q = 0; q < P; q++)
         for (size_t i = 0; i < in->count[q]; i++)
             if (q * in->count[0] + i < n) equal[q * in->count[0] + i] = in->before[in->where[q][i]];
