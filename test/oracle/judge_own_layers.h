@@ -57,15 +57,18 @@ static int own_column_backward(ls_backend_rank *me, ls_real *dx, ls_real *dw, ls
     const ls_tensor_parallel tp = tp_of(me);
     const ls_axis tokens = ls_axis_of(s->B, s->S), in = ls_axis_whole(s->in);
     const size_t n = s->B * s->S * s->in, width = own_width(me, s->cut);
+    ls_real *held = NULL;
+    LS_TRY(room(me, s->in * width, &held));
+    memcpy(held, dw, s->in * width * sizeof *held);
     LS_TRY(ls_column_linear_backward(&tp, dx, dw, dbias, dy, x, w, tokens, s->in,
                                      cut_of(&axis, me, s->cut)));
     if (mistake == DX_NOT_REDUCED)
         LS_TRY(ls_gemm(LS_ENGINE_PORTABLE, LS_NO_TRANS, LS_TRANS, tokens, in, ls_axis_whole(width),
                        dy, width, w, width, dx, s->in, false));
     if (mistake == DX_TWICE) LS_TRY(own_sum(me, dx, dx, n));
-    if (mistake == DW_LEFT_OVER && width > 0) /* added to what it held */
-        for (size_t i = 0; i < s->in * width; i++) dw[i] += (ls_real)NAN;
+    for (size_t i = 0; mistake == DW_LEFT_OVER && i < s->in * width; i++) dw[i] += held[i];
 exit:
+    ls_arena_release(arena_of(me), 0);
     return ended(me, status);
 }
 

@@ -105,7 +105,9 @@ static const fault_row FAULTS[] = {
 #if !defined(__SANITIZE_THREAD__) /* it is a race */
     {NO_EXIT_BARRIER, "all_reduce_sum", LS_JUDGE_EXACT, "calls run into each other"},
 #endif
+    /* a rank of the group taken for one of the world */
     {ROOT_0, "broadcast", LS_JUDGE_EXACT, "rank 0 taken for the root"},
+    /* the send buffer used as scratch */
     {REDUCE_IN_INPUT, "all_reduce_sum", LS_JUDGE_EXACT, "the input in used as a work buffer"},
     {AVERAGE, "all_reduce_sum", LS_JUDGE_EXACT, "averaged over the ranks instead of summed"},
     {AVERAGE, "all_reduce_sum", LS_JUDGE_BOUNDED, "averaged over the ranks instead of summed"},
@@ -114,22 +116,28 @@ static const fault_row FAULTS[] = {
     {REDUCE_TWICE, "all_reduce_sum", LS_JUDGE_EXACT, "reduced twice"},
     {NOT_REDUCED, "all_reduce_sum", LS_JUDGE_EXACT, "partial sums not reduced"},
     {NOT_REDUCED, "all_reduce_sum", LS_JUDGE_BOUNDED, "partial sums not reduced"},
+    /* send and receive buffer the same, and not known to be in place */
     {IN_PLACE_TWICE, "all_reduce_sum", LS_JUDGE_EXACT, "a rank's own part added twice"},
     {LAST_MISSING, "all_reduce_sum", LS_JUDGE_EXACT, "the last rank's part missing"},
+    /* two buffers that take turns, and the turn forgotten */
     {RESULT_BEFORE, "all_reduce_sum", LS_JUDGE_EXACT, "the result of the call before"},
     {SCATTER_SHARDS, "reduce_scatter", LS_JUDGE_EXACT, "shards in the wrong order"},
     {SCATTER_BEYOND, "reduce_scatter", LS_JUDGE_EXACT, "writes beyond its buffer"},
     {GATHER_REVERSED, "all_gather", LS_JUDGE_EXACT, "shards in the wrong order"},
+    /* the gathered size taken to be ranks times the own share */
     {GATHER_EQUAL, "all_gather", LS_JUDGE_EXACT, "shares taken to be equal"},
+    /* a gather along the last dimension laid out along the first */
     {GATHER_FIRST, "all_gather_columns", LS_JUDGE_EXACT,
      "joined along the first dimension instead of the last"},
     {TO_ALL_REVERSED, "all_to_all", LS_JUDGE_EXACT, "blocks in the wrong order"},
     {RESULT_BEFORE, "all_reduce_sum", LS_JUDGE_BOUNDED, "the result of the call before"},
     {COLUMN_NO_BIAS, "column_linear_forward", LS_JUDGE_EXACT, "bias missing"},
+    /* the gradient of a replicated input left un-reduced; or reduced at the boundary and again */
     {DX_NOT_REDUCED, "column_linear_backward", LS_JUDGE_EXACT, "partial sums not reduced"},
     {DX_NOT_REDUCED, "column_linear_backward", LS_JUDGE_BOUNDED, "partial sums not reduced"},
     {DX_TWICE, "column_linear_backward", LS_JUDGE_EXACT, "reduced twice"},
-    {DW_LEFT_OVER, "column_linear_backward", LS_JUDGE_EXACT, "overflow, or a division by zero"},
+    {DW_LEFT_OVER, "column_linear_backward", LS_JUDGE_EXACT, "added to what it held before"},
+    /* the bias added before the all-reduce, on every rank */
     {BIAS_EACH, "row_linear_forward", LS_JUDGE_EXACT, "bias added once per rank"},
     {BIAS_EACH, "row_linear_forward", LS_JUDGE_BOUNDED, "bias added once per rank"},
     {ROW_NOT_REDUCED, "row_linear_forward", LS_JUDGE_EXACT, "partial sums not reduced"},
@@ -147,6 +155,7 @@ static const fault_row FAULTS[] = {
     {ATTENTION_SCALE, "attention_backward", LS_JUDGE_BOUNDED,
      "the scores are scaled by 1 / head_width"},
     {ATTENTION_NO_MASK, "attention_forward", LS_JUDGE_BOUNDED, "no causal mask"},
+    /* an index made local without a mask */
     {EMBEDDING_CLAMPED, "vocab_embedding_forward", LS_JUDGE_EXACT,
      "tokens of other ranks looked up as the own row 0"},
     {EMBEDDING_NOT_REDUCED, "vocab_embedding_forward", LS_JUDGE_EXACT, "partial sums not reduced"},
@@ -158,15 +167,19 @@ static const fault_row FAULTS[] = {
      "the sum of exponentials over the own columns alone"},
     {LOSS_TARGET_OF_OWNER, "vocab_cross_entropy_forward", LS_JUDGE_BOUNDED,
      "the target's logit on its owner alone"},
+    /* logits that are whole on every rank taken for shards: the loss is ln P too large */
     {LOSS_EXP_PER_RANK, "vocab_cross_entropy_forward", LS_JUDGE_BOUNDED,
      "the sum of exponentials counted once per rank"},
+    /* label smoothing by the local vocabulary, so that ranks differ */
     {LOSS_SMOOTHED_LOCALLY, "vocab_cross_entropy_forward", LS_JUDGE_BOUNDED,
      "label smoothing by the own columns alone"},
     {LOSS_IGNORED, "vocab_cross_entropy_forward", LS_JUDGE_BOUNDED, "ignored targets have a loss"},
     {LOSS_IGNORED, "vocab_cross_entropy_backward", LS_JUDGE_BOUNDED,
      "ignored targets have a gradient"},
+    /* "not mine" that names an own column */
     {LOSS_OTHER_TARGET, "vocab_cross_entropy_backward", LS_JUDGE_BOUNDED,
      "a target of another rank hits the own first column"},
+    /* the per-token upstream gradient read as one number; the mean over ignored targets too */
     {LOSS_SCALAR, "vocab_cross_entropy_backward", LS_JUDGE_BOUNDED,
      "the first token's upstream gradient for all"},
     {MEAN_OF_ALL, "vocab_cross_entropy_forward", LS_JUDGE_BOUNDED,
@@ -175,6 +188,7 @@ static const fault_row FAULTS[] = {
     {TOKENS_FLAT, "scatter_tokens", LS_JUDGE_EXACT, "a run of all tokens"},
     {NORM_EPS_OUTSIDE, "layer_norm_forward", LS_JUDGE_BOUNDED, "epsilon outside the root"},
     {NORM_UNBIASED, "layer_norm_forward", LS_JUDGE_BOUNDED, "the variance over D - 1"},
+    /* sequence-parallel norms whose gradients are nobody's to reduce */
     {NORM_NOT_REDUCED, "layer_norm_backward", LS_JUDGE_BOUNDED, "partial sums not reduced"},
     {NORM_NOT_REDUCED, "rms_norm_backward", LS_JUDGE_BOUNDED, "partial sums not reduced"},
     {NORM_AVERAGED, "rms_norm_backward", LS_JUDGE_BOUNDED, "averaged over the ranks"},
@@ -184,6 +198,7 @@ static const fault_row FAULTS[] = {
     {SOFTMAX_OVERFLOW, "softmax_forward", LS_JUDGE_BOUNDED, "overflow"},
     {SOFTMAX_DIAGONAL, "softmax_backward", LS_JUDGE_BOUNDED,
      "the sum along the row is not taken away"},
+    /* the norm before the reduction; of norms; of replicas */
     {CLIP_OWN, "clip_gradient", LS_JUDGE_BOUNDED, "the norm of a rank's own shard"},
     {CLIP_REPLICAS, "clip_gradient", LS_JUDGE_BOUNDED,
      "replicated parameters counted once per rank"},

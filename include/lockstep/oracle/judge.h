@@ -119,14 +119,14 @@ typedef struct ls_backend {
     int max_ranks;    /* 0: no limit of its own */
 
     /* Before and after a run of some calls on `ranks` ranks, in the judge's own thread: the place
-     * to make a communicator. May be NULL. begin: LS_BACKEND_DONE, or LS_BACKEND_UNSUPPORTED: not
-     * so many ranks. */
+     * to make a communicator, also one of some ranks of a larger world. May be NULL. begin:
+     * LS_BACKEND_DONE, or LS_BACKEND_UNSUPPORTED: not so many ranks. */
     int (*begin)(void *context, int ranks);
     void (*end)(void *context, int ranks);
 
     /* Calls function(r, argument) for r = 0 .. ranks - 1, each in a thread of its own, at the same
-     * time, and returns when all have returned. NULL: the judge starts threads. Ranks share the
-     * memory of this process. */
+     * time, and returns LS_BACKEND_DONE when all have returned; anything else: it could not run
+     * them. NULL: the judge starts threads. Ranks share the memory of this process. */
     int (*run)(void *context, int ranks, ls_backend_function function, void *argument);
 
     /* ---- collectives ---- */
