@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "judge_foreign_tokens.h"
+#include "judge_mistakes.h"
 #include "judge_own.h"
 #include "judge_own_collectives.h"
 #include "judge_own_layers.h"
@@ -91,128 +92,6 @@ START_TEST(foreign_functions_are_right)
     ls_judge_report_destroy(&report);
 }
 END_TEST
-
-/* What is made wrong, where the judge must see it, and what it must say. */
-typedef struct fault_row {
-    made mistake;
-    const char *operation;
-    ls_judge_kind kind;
-    const char *suspected;
-} fault_row;
-
-static const fault_row FAULTS[] = {
-    {BARRIER_NONE, "barrier", LS_JUDGE_EXACT, "a rank leaves before all have come"},
-#if !defined(__SANITIZE_THREAD__) /* it is a race */
-    {NO_EXIT_BARRIER, "all_reduce_sum", LS_JUDGE_EXACT, "calls run into each other"},
-#endif
-    /* a rank of the group taken for one of the world */
-    {ROOT_0, "broadcast", LS_JUDGE_EXACT, "rank 0 taken for the root"},
-    /* the send buffer used as scratch */
-    {REDUCE_IN_INPUT, "all_reduce_sum", LS_JUDGE_EXACT, "the input in used as a work buffer"},
-    {AVERAGE, "all_reduce_sum", LS_JUDGE_EXACT, "averaged over the ranks instead of summed"},
-    {AVERAGE, "all_reduce_sum", LS_JUDGE_BOUNDED, "averaged over the ranks instead of summed"},
-    {MAX_FROM_0, "all_reduce_max", LS_JUDGE_EXACT, "the maximum begins at 0"},
-    {SUM_FOR_MAX, "all_reduce_max", LS_JUDGE_BOUNDED, "the sum instead of the largest"},
-    {REDUCE_TWICE, "all_reduce_sum", LS_JUDGE_EXACT, "reduced twice"},
-    {NOT_REDUCED, "all_reduce_sum", LS_JUDGE_EXACT, "partial sums not reduced"},
-    {NOT_REDUCED, "all_reduce_sum", LS_JUDGE_BOUNDED, "partial sums not reduced"},
-    /* send and receive buffer the same, and not known to be in place */
-    {IN_PLACE_TWICE, "all_reduce_sum", LS_JUDGE_EXACT, "a rank's own part added twice"},
-    {LAST_MISSING, "all_reduce_sum", LS_JUDGE_EXACT, "the last rank's part missing"},
-    /* two buffers that take turns, and the turn forgotten */
-    {RESULT_BEFORE, "all_reduce_sum", LS_JUDGE_EXACT, "the result of the call before"},
-    {SCATTER_SHARDS, "reduce_scatter", LS_JUDGE_EXACT, "shards in the wrong order"},
-    {SCATTER_BEYOND, "reduce_scatter", LS_JUDGE_EXACT, "writes beyond its buffer"},
-    {GATHER_REVERSED, "all_gather", LS_JUDGE_EXACT, "shards in the wrong order"},
-    /* the gathered size taken to be ranks times the own share */
-    {GATHER_EQUAL, "all_gather", LS_JUDGE_EXACT, "shares taken to be equal"},
-    /* a gather along the last dimension laid out along the first */
-    {GATHER_FIRST, "all_gather_columns", LS_JUDGE_EXACT,
-     "joined along the first dimension instead of the last"},
-    {TO_ALL_REVERSED, "all_to_all", LS_JUDGE_EXACT, "blocks in the wrong order"},
-    {RESULT_BEFORE, "all_reduce_sum", LS_JUDGE_BOUNDED, "the result of the call before"},
-    {COLUMN_NO_BIAS, "column_linear_forward", LS_JUDGE_EXACT, "bias missing"},
-    /* the gradient of a replicated input left un-reduced; or reduced at the boundary and again */
-    {DX_NOT_REDUCED, "column_linear_backward", LS_JUDGE_EXACT, "partial sums not reduced"},
-    {DX_NOT_REDUCED, "column_linear_backward", LS_JUDGE_BOUNDED, "partial sums not reduced"},
-    {DX_TWICE, "column_linear_backward", LS_JUDGE_EXACT, "reduced twice"},
-    {DW_LEFT_OVER, "column_linear_backward", LS_JUDGE_EXACT, "added to what it held before"},
-    /* the bias added before the all-reduce, on every rank */
-    {BIAS_EACH, "row_linear_forward", LS_JUDGE_EXACT, "bias added once per rank"},
-    {BIAS_EACH, "row_linear_forward", LS_JUDGE_BOUNDED, "bias added once per rank"},
-    {ROW_NOT_REDUCED, "row_linear_forward", LS_JUDGE_EXACT, "partial sums not reduced"},
-    {ROW_AVERAGE, "row_linear_forward", LS_JUDGE_EXACT, "averaged over the ranks"},
-    {ROW_TWICE, "row_linear_forward", LS_JUDGE_EXACT, "reduced twice"},
-    {ROW_NO_BIAS, "row_linear_forward", LS_JUDGE_EXACT, "bias missing"},
-    {DBIAS_SUMMED, "row_linear_backward", LS_JUDGE_EXACT,
-     "summed over ranks that all have the whole gradient"},
-    {DBIAS_AVERAGED, "row_linear_backward", LS_JUDGE_EXACT, "divided by the number of ranks"},
-    {MLP_GELU, "mlp_forward", LS_JUDGE_BOUNDED, "gelu in its other form"},
-    {MLP_BIAS, "mlp_forward", LS_JUDGE_BOUNDED, "bias added once per rank"},
-    {MLP_DX_TWICE, "mlp_backward", LS_JUDGE_BOUNDED, "reduced twice"},
-    {ATTENTION_SCALE, "attention_forward", LS_JUDGE_BOUNDED,
-     "the scores are scaled by 1 / head_width"},
-    {ATTENTION_SCALE, "attention_backward", LS_JUDGE_BOUNDED,
-     "the scores are scaled by 1 / head_width"},
-    {ATTENTION_NO_MASK, "attention_forward", LS_JUDGE_BOUNDED, "no causal mask"},
-    /* an index made local without a mask */
-    {EMBEDDING_CLAMPED, "vocab_embedding_forward", LS_JUDGE_EXACT,
-     "tokens of other ranks looked up as the own row 0"},
-    {EMBEDDING_NOT_REDUCED, "vocab_embedding_forward", LS_JUDGE_EXACT, "partial sums not reduced"},
-    {EMBEDDING_LAST, "vocab_embedding_backward", LS_JUDGE_EXACT,
-     "a row has the gradient of its last token alone"},
-    {LOSS_PADDED, "vocab_cross_entropy_forward", LS_JUDGE_BOUNDED,
-     "the padded columns are inside the softmax"},
-    {LOSS_OWN_COLUMNS, "vocab_cross_entropy_forward", LS_JUDGE_BOUNDED,
-     "the sum of exponentials over the own columns alone"},
-    {LOSS_TARGET_OF_OWNER, "vocab_cross_entropy_forward", LS_JUDGE_BOUNDED,
-     "the target's logit on its owner alone"},
-    /* logits that are whole on every rank taken for shards: the loss is ln P too large */
-    {LOSS_EXP_PER_RANK, "vocab_cross_entropy_forward", LS_JUDGE_BOUNDED,
-     "the sum of exponentials counted once per rank"},
-    /* label smoothing by the local vocabulary, so that ranks differ */
-    {LOSS_SMOOTHED_LOCALLY, "vocab_cross_entropy_forward", LS_JUDGE_BOUNDED,
-     "label smoothing by the own columns alone"},
-    {LOSS_IGNORED, "vocab_cross_entropy_forward", LS_JUDGE_BOUNDED, "ignored targets have a loss"},
-    {LOSS_IGNORED, "vocab_cross_entropy_backward", LS_JUDGE_BOUNDED,
-     "ignored targets have a gradient"},
-    /* "not mine" that names an own column */
-    {LOSS_OTHER_TARGET, "vocab_cross_entropy_backward", LS_JUDGE_BOUNDED,
-     "a target of another rank hits the own first column"},
-    /* the per-token upstream gradient read as one number; the mean over ignored targets too */
-    {LOSS_SCALAR, "vocab_cross_entropy_backward", LS_JUDGE_BOUNDED,
-     "the first token's upstream gradient for all"},
-    {MEAN_OF_ALL, "vocab_cross_entropy_forward", LS_JUDGE_BOUNDED,
-     "the mean over all targets, ignored ones too"},
-    {TOKENS_FLAT, "gather_tokens", LS_JUDGE_EXACT, "ranks' blocks one after another"},
-    {TOKENS_FLAT, "scatter_tokens", LS_JUDGE_EXACT, "a run of all tokens"},
-    {NORM_EPS_OUTSIDE, "layer_norm_forward", LS_JUDGE_BOUNDED, "epsilon outside the root"},
-    {NORM_UNBIASED, "layer_norm_forward", LS_JUDGE_BOUNDED, "the variance over D - 1"},
-    /* sequence-parallel norms whose gradients are nobody's to reduce */
-    {NORM_NOT_REDUCED, "layer_norm_backward", LS_JUDGE_BOUNDED, "partial sums not reduced"},
-    {NORM_NOT_REDUCED, "rms_norm_backward", LS_JUDGE_BOUNDED, "partial sums not reduced"},
-    {NORM_AVERAGED, "rms_norm_backward", LS_JUDGE_BOUNDED, "averaged over the ranks"},
-    {GELU_OTHER, "gelu_forward", LS_JUDGE_BOUNDED, "gelu in its other form"},
-    {GELU_OTHER, "gelu_backward", LS_JUDGE_BOUNDED, "gelu in its other form"},
-    {GELU_QUICK, "gelu_forward", LS_JUDGE_BOUNDED, "x sigmoid(1.702 x)"},
-    {SOFTMAX_OVERFLOW, "softmax_forward", LS_JUDGE_BOUNDED, "overflow"},
-    {SOFTMAX_DIAGONAL, "softmax_backward", LS_JUDGE_BOUNDED,
-     "the sum along the row is not taken away"},
-    /* the norm before the reduction; of norms; of replicas */
-    {CLIP_OWN, "clip_gradient", LS_JUDGE_BOUNDED, "the norm of a rank's own shard"},
-    {CLIP_REPLICAS, "clip_gradient", LS_JUDGE_BOUNDED,
-     "replicated parameters counted once per rank"},
-    {CLIP_NORMS, "clip_gradient", LS_JUDGE_BOUNDED,
-     "norms of the ranks added instead of their squares"},
-    {CLIP_ALWAYS, "clip_gradient", LS_JUDGE_BOUNDED, "scaled to the largest norm"},
-    {CLIP_SMALL, "clip_gradient", LS_JUDGE_BOUNDED, "1e-6 added to the norm"},
-    {ADAMW_NO_CORRECTION, "adamw", LS_JUDGE_BOUNDED, "no bias correction"},
-    {ADAMW_STEP, "adamw", LS_JUDGE_BOUNDED, "bias correction of the step after"},
-    {ADAMW_NO_DECAY, "adamw", LS_JUDGE_BOUNDED, "weight decay missing"},
-    {ADAMW_L2, "adamw", LS_JUDGE_BOUNDED, "weight decay inside the gradient"},
-    {ADAMW_TWICE, "adamw", LS_JUDGE_BOUNDED, "the update is applied twice"},
-};
-enum { N_FAULTS = sizeof FAULTS / sizeof FAULTS[0] };
 
 START_TEST(mistakes_are_found_and_named)
 {
