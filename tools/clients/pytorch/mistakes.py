@@ -1,5 +1,5 @@
 """The mistakes that this client can make on purpose: name -> (what is done wrong, what it needs,
-the causes as `lockstep check --json` names them of which it must find one)."""
+the causes, as `lockstep check --json` names them, that it must find: these and no others)."""
 
 MISTAKES = {
     "bias-per-rank": ("every rank adds the bias of a row-parallel linear before the sum", "tp",
@@ -33,7 +33,7 @@ MISTAKES = {
                           "already divided by the whole batch's targets", "dp", "averaged"),
     "unsynchronised": ("gradients are not summed over data-parallel ranks", "dp", "not-reduced"),
     "tied-embedding": ("of the tied embedding, only the gradient of the input's use is summed over "
-                       "data-parallel ranks", "dp", "tied-one-side"),
+                       "data-parallel ranks", "dp", "not-reduced tied-one-side"),
     "clip-per-rank": ("every rank clips by the norm of its own shards", "tp",
                       "clipping-per-rank"),
     "replicas-counted": ("the norm counts replicated parameters once per rank", "tp",

@@ -10,7 +10,7 @@ processes, and lets `lockstep check` judge what came out. Its exit status is che
     run_pytorch.py --tp 2 --mistake bias-per-rank     and what check says of that
     run_pytorch.py --each                             every mistake alone, and its name, as a table
 
-With --each the status is 0 when check named every mistake as what it is. PyTorch 1.13 or newer and
+With --each the status is 0 when check named every mistake as what it is, and nothing else. PyTorch 1.13 or newer and
 NumPy: a python3 that has them is looked for ($LOCKSTEP_PYTHON, this one, /usr/bin/python3).
 """
 import argparse
@@ -108,12 +108,13 @@ def each(runs, names):
             return done.returncode
         found = json.loads(done.stdout.decode())
         causes = [finding["cause"] for finding in found["findings"]]
-        expected = [MISTAKES[name][2]] if name else []
-        right = done.returncode == len(expected) and causes[:1] == expected
+        expected = MISTAKES[name][2].split() if name else []
+        right = done.returncode == bool(expected) and set(causes) == set(expected)
         unnamed += not right
         print("%-18s %-40s %s%s" % (name or "(none)", found["blame"] or found["first"] or "-",
                                     " ".join(str(cause) for cause in causes) or "-",
-                                    "" if right else "  <- not named"), flush=True)
+                                    "" if right else "  <- expected " + " ".join(expected)),
+              flush=True)
     return 1 if unnamed else 0
 
 
