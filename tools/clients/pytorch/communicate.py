@@ -46,11 +46,11 @@ class World:
         """[B, S, D] -> [B, S / T, D], this rank's run of the sequence."""
         return x.chunk(self.tp[1], dim=1)[self.tp[0]].contiguous()
 
-    def join_tokens(self, x):
+    def join_tokens(self, x, backwards=False):
         """[B, S / T, D] -> [B, S, D]"""
         parts = [torch.empty_like(x) for _ in range(self.tp[1])]
         dist.all_gather(parts, x.contiguous(), group=self.tp_group)
-        return torch.cat(parts[::-1] if self.wrong("sequence-order") else parts, dim=1)
+        return torch.cat(parts[::-1] if backwards else parts, dim=1)
 
     def scatter_sum(self, x):
         """The sum over ranks, of which each keeps its own tokens. gloo has no reduce-scatter."""
@@ -75,7 +75,7 @@ class G(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, world):
-        return world.tp_sum(x)
+        return x.clone() if world.wrong("partial-sum") else world.tp_sum(x)
 
     @staticmethod
     def backward(ctx, dy):
@@ -88,7 +88,7 @@ class GatherTokens(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, world):
         ctx.world = world
-        return world.join_tokens(x)
+        return world.join_tokens(x, world.wrong("sequence-order"))
 
     @staticmethod
     def backward(ctx, dy):
@@ -103,7 +103,7 @@ class ScatterTokens(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, world):
         ctx.world = world
-        return world.scatter_sum(x)
+        return world.my_tokens(x) if world.wrong("partial-sum") else world.scatter_sum(x)
 
     @staticmethod
     def backward(ctx, dy):

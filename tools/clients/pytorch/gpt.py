@@ -39,7 +39,6 @@ class GPT:
             other = name.replace("query", "*").replace("key", "query").replace("*", "key")
             whole = self.golden.weights[other]
         if name.endswith("attention.output.weight"):
-            whole = whole.T if wrong("transposed") else whole
             rank = ranks - 1 - rank if wrong("shard-order") else rank
         if name == "token_embedding.weight":
             mine = np.zeros((self.words, whole.shape[1]), whole.dtype)
@@ -79,7 +78,10 @@ class GPT:
             return see(prefix + name, y)
 
         def of(name):
-            return p[prefix + name + ".weight"], p[prefix + name + ".bias"]
+            weight = p[prefix + name + ".weight"]
+            if name == "attention.output" and world.wrong("transposed"):
+                weight = weight.T
+            return weight, p[prefix + name + ".bias"]
 
         h = enter(here("norm1", self.norm(x, prefix + "norm1")), world)
         q, k, v = (here(name, column_linear(h, *of("attention." + name)))

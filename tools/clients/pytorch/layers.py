@@ -21,8 +21,6 @@ def row_linear(x, weight, bias, world):
     part = x @ weight
     if world.wrong("bias-per-rank"):
         return leave(part + bias, world)
-    if world.wrong("partial-sum"):
-        return (world.my_tokens(part) if world.sp else part) + bias
     total = leave(part, world)
     if world.wrong("averaged"):
         total = total / world.tp[1]

@@ -85,7 +85,7 @@ class Runs:
 
 def can_make(needs, options, model):
     """Whether a mistake shows in these processes."""
-    return {"": True, "tp": options.tp > 1, "dp": options.dp > 1,
+    return {"": True, "tp": options.tp > 1, "tp 1": options.tp == 1, "dp": options.dp > 1,
             "sp": options.sp and options.tp > 1, "dropout": model["dropout"] > 0,
             "padding": model["vocab"] % (128 * options.tp) != 0}[needs]
 
