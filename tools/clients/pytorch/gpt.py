@@ -14,6 +14,9 @@ CUT = {"token_embedding.weight": 0, "query.weight": 1, "key.weight": 1, "value.w
        "up.bias": 0, "down.weight": 0}
 
 
+PADDING = 16
+
+
 def cut_dimension(name):
     return next((dim for end, dim in CUT.items() if name.endswith(end)), None)
 
@@ -22,9 +25,9 @@ class GPT:
     def __init__(self, golden, world, dtype):
         self.config, self.world, self.golden = golden.model, world, golden
         rank, ranks = world.tp
-        # As Megatron pads: a multiple of 128 x T, so that every rank has as many words.
+        # As Megatron pads: to a multiple of PADDING x T, so that every rank has as many words.
         vocab = self.config["vocab"]
-        self.words = -(-vocab // (128 * ranks)) * 128
+        self.words = -(-vocab // (PADDING * ranks)) * PADDING
         self.first_word = rank * self.words
         self.my_words = (min(self.first_word, vocab), min(self.first_word + self.words, vocab))
         self.parameters = {name: self.load(name, golden.weights[name], dtype)

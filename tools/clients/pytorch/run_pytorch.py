@@ -10,8 +10,9 @@ processes, and lets `lockstep check` judge what came out. Its exit status is che
     run_pytorch.py --tp 2 --mistake bias-per-rank     and what check says of that
     run_pytorch.py --each                             every mistake alone, and its name, as a table
 
-With --each the status is 0 when check named every mistake as what it is, and nothing else. PyTorch 1.13 or newer and
-NumPy: a python3 that has them is looked for ($LOCKSTEP_PYTHON, this one, /usr/bin/python3).
+With --each the status is 0 when check named every mistake as what it is, and nothing else.
+PyTorch 1.13 or newer and NumPy: a python3 that has them is looked for ($LOCKSTEP_PYTHON, this one,
+/usr/bin/python3).
 """
 import argparse
 import json
@@ -85,9 +86,10 @@ class Runs:
 
 def can_make(needs, options, model):
     """Whether a mistake shows in these processes."""
+    import gpt  # pylint: disable=import-outside-toplevel
     return {"": True, "tp": options.tp > 1, "tp 1": options.tp == 1, "dp": options.dp > 1,
             "sp": options.sp and options.tp > 1, "dropout": model["dropout"] > 0,
-            "padding": model["vocab"] % (128 * options.tp) != 0}[needs]
+            "padding": model["vocab"] % (gpt.PADDING * options.tp) != 0}[needs]
 
 
 def each(runs, names):
