@@ -69,12 +69,13 @@ bool ls_search_explains(const ls_search *search, const double *values, const dou
     bool told_apart = false;
     double left = 0, there = 0;
     for (size_t i = 0; i < search->n; i++) {
+        if (search->held && !search->held[i]) continue;
         const double c = search->candidate[i],
                      allowed = bound ? fmax(bound[i], of->bound[i]) : of->bound[i];
         if (!meets(c, values[i], allowed)) return false;
         if (!meets(c, of->right[i], of->bound[i]) && !meets(values[i], of->right[i], of->bound[i]))
             told_apart = true;
-        if (fabs(c - values[i]) > left || i == 0) left = fabs(c - values[i]), there = allowed;
+        if (fabs(c - values[i]) >= left) left = fabs(c - values[i]), there = allowed;
     }
     *ret_left = left, *ret_bound = there;
     return told_apart;
@@ -221,6 +222,17 @@ exit:
     return status;
 }
 
+/* Whether ranks have different tokens of it, as in sequence parallelism: what they left out of a
+ * sum is then not the same in all of its parts. */
+static bool is_cut_by_tokens(const ls_search *search)
+{
+    const ls_candidate_tensor *given = search->of->as_given;
+    if (!strstr(search->node->dim_names, "S[sp]")) return false;
+    for (size_t b = 0; b < given->n_blocks; b++)
+        if (given->blocks[b].runs[1].count < search->node->dims[1]) return true;
+    return false;
+}
+
 /* Ranks that hold something wrong where others do not, or otherwise: each is a candidate. */
 static ls_status try_ranks(ls_search *search)
 {
@@ -230,27 +242,33 @@ static ls_status try_ranks(ls_search *search)
     bool wrong[MOST] = {false}, there[MOST] = {false};
     int ranks = 0, wrong_ranks = 0;
     double *values = NULL;
-    if (!given || !given->replicas_differ) goto exit;
-    if (!(values = malloc(search->n * sizeof *values)))
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what a rank holds");
+    unsigned char *held = NULL;
+    if (!given || !(given->replicas_differ || is_cut_by_tokens(search))) goto exit;
+    values = malloc(search->n * sizeof *values);
+    held = malloc(search->n);
+    if (!values || !held) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what a rank holds");
     for (size_t b = 0; b < given->n_blocks; b++)
         if (given->blocks[b].rank >= 0 && given->blocks[b].rank < MOST)
             there[given->blocks[b].rank] = true;
     for (int rank = 0; rank < MOST; rank++) {
         if (!there[rank]) continue;
-        LS_TRY(ls_rank_tensor(search, rank, values, &wrong[rank]));
+        ls_rank_tensor(search, rank, values, held, &wrong[rank]);
         ranks++, wrong_ranks += wrong[rank];
     }
     search->candidate = values;
+    search->held = held;
     for (int rank = 0, tried = 0; rank < MOST && tried < 4 && !search->best.cause; rank++) {
         if (!wrong[rank]) continue;
         tried++;
-        LS_TRY(ls_rank_tensor(search, rank, values, &wrong[rank]));
+        ls_rank_tensor(search, rank, values, held, &wrong[rank]);
         snprintf(search->whose, sizeof search->whose, "rank %d (%d of %d ranks wrong): ", rank,
                  wrong_ranks, ranks);
         LS_TRY(try_all(search));
     }
 exit:
+    search->candidate = search->of->candidate;
+    search->held = NULL;
+    free(held);
     free(values);
     return status;
 }
@@ -289,6 +307,7 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
     mine.operands.values = search.values;
     if (is_wrong(&search)) LS_TRY(try_all(&search));
     if (search.best.cause == LS_CAUSE_NONE) LS_TRY(try_ranks(&search));
+    if (search.best.cause == LS_CAUSE_NONE) LS_TRY(ls_cause_replicas(&search));
     if (search.best.cause == LS_CAUSE_NONE && search.cut_short)
         snprintf(search.best.evidence, sizeof search.best.evidence,
                  "the tensor is so large that not every hypothesis was tried");

@@ -66,7 +66,8 @@ enum { FIT_ROWS = 16384 };
 
 static bool is_outside(const ls_search *s, size_t i)
 {
-    return !(fabs(s->candidate[i] - s->of->right[i]) <= s->of->bound[i]);
+    return (!s->held || s->held[i]) &&
+           !(fabs(s->candidate[i] - s->of->right[i]) <= s->of->bound[i]);
 }
 
 /* Half of the elements evenly, half among those that are wrong; those that are no numbers not. */
@@ -88,6 +89,7 @@ static ls_status begin(fit *f, const ls_search *s, size_t columns)
     for (size_t i = 0, w = 0; i < s->n && f->rows < most; i++) {
         const bool other = is_outside(s, i) && w++ % wrong_step == 0;
         if ((i % step && !other) || !isfinite(s->candidate[i])) continue;
+        if (s->held && !s->held[i]) continue;
         f->place[f->rows] = i;
         f->y[f->rows++] = s->candidate[i];
     }

@@ -189,6 +189,43 @@ exit:
     return status;
 }
 
+/* What the candidate's files hold of the gradients, whatever their cuts: each rank's own norm. */
+static ls_status try_file_norms(ls_search *search)
+{
+    ls_status status = LS_OK;
+    const ls_graph *graph = search->graph;
+    char text[LS_EVIDENCE];
+    double squares[MOST_TP] = {0};
+    bool there[MOST_TP] = {false};
+    for (size_t p = 0; search->of->whole && p < graph->table->count; p++) {
+        const int node = ls_graph_param_gradient(graph, (int)p);
+        const ls_candidate_tensor *given =
+            ls_candidate_find(search->of->whole, search->of->step, node);
+        const double *g = search->of->operands.values[node];
+        const size_t columns = graph->table->params[p].dims[1]; /* 1 of a vector */
+        for (size_t b = 0; given && b < given->n_blocks; b++) {
+            const ls_candidate_block *block = &given->blocks[b];
+            const bool matrix = graph->nodes[node].n_dims > 1;
+            if (block->rank < 0 || block->rank >= MOST_TP) continue;
+            const ls_view_run rows = block->runs[0];
+            const size_t from = matrix ? block->runs[1].first : 0;
+            const size_t count = matrix ? block->runs[1].count : 1;
+            there[block->rank] = true;
+            for (size_t r = rows.first; r < rows.first + rows.count; r++)
+                for (size_t c = from; c < from + count; c++)
+                    squares[block->rank] += g[r * columns + c] * g[r * columns + c];
+        }
+    }
+    for (int rank = 0; rank < MOST_TP; rank++) {
+        if (!there[rank]) continue;
+        snprintf(text, sizeof text, "the norm is that of what rank %d holds, %.9g", rank,
+                 sqrt(squares[rank]));
+        LS_TRY(propose_norm(search, LS_CAUSE_CLIPPING_PER_RANK, sqrt(squares[rank]), text));
+    }
+exit:
+    return status;
+}
+
 static ls_status try_counted_norms(ls_search *search)
 {
     ls_status status = LS_OK;
@@ -347,6 +384,7 @@ ls_status ls_cause_gradients(ls_search *search)
         LS_TRY(need_gradients(search, &there));
         if (!there) goto exit;
         LS_TRY(try_own_norms(search));
+        LS_TRY(try_file_norms(search));
         LS_TRY(try_counted_norms(search));
     }
 exit:

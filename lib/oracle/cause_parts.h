@@ -12,11 +12,13 @@ typedef struct ls_search {
     const ls_graph *graph;
     const ls_graph_node *node;
     const ls_config *config;
-    size_t n;                /* elements of the node */
-    const double *candidate; /* the case's, or what one rank holds */
-    char whose[64];          /* "rank 3: " in that case */
-    double work;             /* multiplications that may still be spent */
-    bool cut_short;          /* some hypotheses were left out for that */
+    size_t n;                  /* elements of the node */
+    const double *candidate;   /* the case's, or what one rank holds */
+    const unsigned char *held; /* then: which elements these are, others are not looked at; NULL:
+                                  all */
+    char whose[64];            /* "rank 3: " in that case */
+    double work;               /* multiplications that may still be spent */
+    bool cut_short;            /* some hypotheses were left out for that */
     double *trial, *trial_bound;
     bool fits[LS_CAUSES];
     ls_suspicion best;
@@ -126,9 +128,10 @@ size_t ls_search_cuts(const ls_search *search, ls_batch_cut cuts[LS_CUTS]);
 
 /* ---- cause_replicas.c ---- */
 
-/* What a rank holds, what it does not being right. *ret_differs: something of it is wrong. */
-ls_status ls_rank_tensor(const ls_search *search, int rank, double *ret_values,
-                         bool *ret_differs) LS_MUST_USE;
+/* What a rank holds (ret_held: not 0 there), what it does not being right. *ret_differs: something
+ * of it is wrong. */
+void ls_rank_tensor(const ls_search *search, int rank, double *ret_values, unsigned char *ret_held,
+                    bool *ret_differs);
 
 /* What each sequence's share of the loss is multiplied by in a mean of the parts' means; divided
  * false: in their sum. */

@@ -115,20 +115,17 @@ exit:
     return status;
 }
 
-ls_status ls_rank_tensor(const ls_search *search, int rank, double *ret_values, bool *ret_differs)
+void ls_rank_tensor(const ls_search *search, int rank, double *ret_values, unsigned char *ret_held,
+                    bool *ret_differs)
 {
-    ls_status status = LS_OK;
     const ls_candidate_tensor *given = search->of->as_given;
-    unsigned char *held = calloc(search->n, 1);
-    if (!held) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what a rank holds");
+    memset(ret_held, 0, search->n);
     memcpy(ret_values, search->of->right, search->n * sizeof *ret_values);
     for (size_t b = 0; b < given->n_blocks; b++)
-        if (given->blocks[b].rank == rank) lay(search, &given->blocks[b], false, ret_values, held);
+        if (given->blocks[b].rank == rank)
+            lay(search, &given->blocks[b], false, ret_values, ret_held);
     *ret_differs = false;
     for (size_t i = 0; i < search->n; i++)
         if (!(fabs(ret_values[i] - search->of->right[i]) <= search->of->bound[i]))
             *ret_differs = true;
-exit:
-    free(held);
-    return status;
 }

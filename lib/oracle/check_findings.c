@@ -2,7 +2,8 @@
  *
  * A root is a different tensor whose own operation is wrong, whose replicas differ, or that nothing
  * different came into. For each the cause is looked for; roots with the same cause are one finding,
- * as a bias that is added once per rank is in every layer. Roots without a cause are one finding
+ * as a bias that is added once per rank is in every layer. A root without a cause belongs to the
+ * finding that has the same tensor of a step before; such roots are one finding
  * when they are the same tensor of several layers or steps; and where inputs are missing, when what
  * is missing before both may hold the one mistake: what it can be in is then what both lack. */
 #include <ctype.h>
@@ -173,6 +174,15 @@ static bool may_be(const ls_suspicion *suspicion, ls_cause cause)
     return suspicion->cause == cause;
 }
 
+/* Whether a finding has the same tensor of another step: what is wrong again there, by a mistake
+ * that by then shows otherwise (an optimizer's state that nobody sees), is no other mistake. */
+static bool has_other_step(const ls_finding *finding, const ls_judged *root)
+{
+    for (size_t i = 0; i < finding->count; i++)
+        if (finding->tensors[i]->golden->node == root->golden->node) return true;
+    return false;
+}
+
 /* One mistake rather than two: also a cause that fits a root no less than the one that was named.
  */
 static ls_finding *finding_of(const struct ls_check *check, const ls_judged *root,
@@ -180,6 +190,8 @@ static ls_finding *finding_of(const struct ls_check *check, const ls_judged *roo
 {
     ls_judgement *judgement = check->judgement;
     ls_finding *could_be = NULL;
+    for (size_t i = 0; i < judgement->n_findings && suspicion->cause == LS_CAUSE_NONE; i++)
+        if (has_other_step(&judgement->findings[i], root)) return &judgement->findings[i];
     for (size_t i = 0; i < judgement->n_findings; i++) {
         ls_finding *finding = &judgement->findings[i];
         const ls_cause cause = finding->suspicion.cause;

@@ -47,7 +47,8 @@ class Trainer:
                               tp=self.world.tp, sp=self.world.tp if self.world.sp else None)
         cut[0] = sequences
         mask = torch.from_numpy(whole[lockstep.slices(cut)].copy()).to(self.dtype)
-        return mask.roll(1, -1) if self.world.wrong("dropout-mask") else mask
+        other = self.world.wrong("dropout-mask") and not name.endswith("heads")
+        return mask.roll(1, -1) if other else mask
 
     # ---- forward and backward ----
 
