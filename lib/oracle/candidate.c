@@ -11,9 +11,16 @@
 
 /* ---- pieces ---- */
 
-static ls_status add_piece(ls_candidate_files *files, const ls_candidate_piece *piece)
+ls_status ls_candidate_add(ls_candidate_files *files, const ls_golden *golden, uint64_t step,
+                           int node, ls_candidate_piece *piece)
 {
     ls_status status = LS_OK;
+    const ls_golden_tensor *tensor = ls_golden_find(golden, step, node);
+    if (!tensor)
+        LS_FAIL(LS_ERR_INPUT, "%s: tensor %s: the golden directory has no step%llu/%s",
+                ls_show(piece->block.file), ls_show(piece->name), (unsigned long long)step,
+                golden->graph->nodes[node].name);
+    piece->golden = (size_t)(tensor - golden->tensors);
     if (files->n_pieces == files->pieces_room) {
         const size_t room = 2 * files->pieces_room + 64;
         ls_candidate_piece *grown = realloc(files->pieces, room * sizeof *grown);
@@ -26,22 +33,8 @@ exit:
     return status;
 }
 
-static ls_status find_golden(const ls_golden *golden, const ls_candidate_file *file,
-                             const char *name, uint64_t step, int node, size_t *ret_place)
-{
-    ls_status status = LS_OK;
-    const ls_golden_tensor *tensor = ls_golden_find(golden, step, node);
-    if (!tensor)
-        LS_FAIL(LS_ERR_INPUT, "%s: tensor %s: the golden directory has no step%llu/%s",
-                ls_show(file->path), ls_show(name), (unsigned long long)step,
-                golden->graph->nodes[node].name);
-    *ret_place = (size_t)(tensor - golden->tensors);
-exit:
-    return status;
-}
-
-static ls_candidate_block block_of(const ls_candidate_file *file, const ls_tensor_info *info,
-                                   int micro_batch)
+ls_candidate_block ls_candidate_block_of(const ls_candidate_file *file, const ls_tensor_info *info,
+                                         int micro_batch)
 {
     return (ls_candidate_block){.rank = file->rank,
                                 .micro_batch = micro_batch,
@@ -56,66 +49,9 @@ static ls_status take_own(ls_candidate_files *files, const ls_golden *golden,
 {
     ls_status status = LS_OK;
     ls_candidate_piece piece = {.name = info->name,
-                                .block = block_of(file, info, meaning->micro_batch)};
-    LS_TRY(find_golden(golden, file, info->name, meaning->step, meaning->node, &piece.golden));
+                                .block = ls_candidate_block_of(file, info, meaning->micro_batch)};
     LS_TRY(ls_candidate_runs(files, golden, file, info, meaning, piece.block.runs));
-    LS_TRY(add_piece(files, &piece));
-exit:
-    return status;
-}
-
-/* ---- another program's tensors ---- */
-
-/* Whether the parameter's values are the first of the tensor's, in the same order. */
-static bool lies_plainly(const ls_foreign_tensor *tensor)
-{
-    const ls_foreign_part *part = &tensor->parts[0];
-    return tensor->n_parts == 1 && !tensor->transposed && !part->paired && part->base == 0 &&
-           part->width == part->stride;
-}
-
-static ls_status take_part(ls_candidate_files *files, const ls_golden *golden,
-                           const ls_candidate_file *file, const ls_tensor_info *info,
-                           const ls_candidate_meaning *meaning, const ls_foreign_part *part)
-{
-    ls_status status = LS_OK;
-    const ls_param *param = &golden->table->params[part->param];
-    const size_t bytes = ls_dtype_bytes(info->dtype);
-    char name[LS_TENSOR_NAME];
-    ls_candidate_piece piece = {
-        .name = info->name, .twin = meaning->foreign->twin, .block = block_of(file, info, -1)};
-    snprintf(name, sizeof name, "%s.%s%s", meaning->prefix, param->name, meaning->use);
-    const int node = ls_golden_node(golden, name);
-    if (node < 0)
-        LS_FAIL(LS_ERR_INPUT, "%s: tensor %s: the golden run's model has no %s",
-                ls_show(file->path), ls_show(info->name), name);
-    LS_TRY(find_golden(golden, file, info->name, meaning->step, node, &piece.golden));
-    for (int d = 0; d < param->n_dims; d++)
-        piece.block.runs[d] = (ls_view_run){param->dims[d], 0, param->dims[d]};
-    if (!lies_plainly(meaning->foreign)) {
-        void *whole;
-        LS_TRY(ls_candidate_own(files, ls_param_elements(param) * bytes, info->name, &whole));
-        ls_foreign_whole_in(files->map, part->param, bytes, whole, info->data);
-        piece.block.values = whole;
-    }
-    LS_TRY(add_piece(files, &piece));
-exit:
-    return status;
-}
-
-static ls_status take_foreign(ls_candidate_files *files, const ls_golden *golden,
-                              const ls_candidate_file *file, const ls_tensor_info *info,
-                              const ls_candidate_meaning *meaning)
-{
-    ls_status status = LS_OK;
-    const ls_foreign_tensor *tensor = meaning->foreign;
-    if (meaning->micro_batch >= 0)
-        LS_FAIL(LS_ERR_INPUT,
-                "%s: tensor %s: belongs to the whole step; no micro-batch has a part of it",
-                ls_show(file->path), ls_show(info->name));
-    LS_TRY(ls_foreign_check_shape(tensor, file->path, info->name, info->n_dims, info->dims));
-    for (int p = 0; p < tensor->n_parts; p++)
-        LS_TRY(take_part(files, golden, file, info, meaning, &tensor->parts[p]));
+    LS_TRY(ls_candidate_add(files, golden, meaning->step, meaning->node, &piece));
 exit:
     return status;
 }
@@ -136,7 +72,7 @@ static ls_status take(ls_candidate_files *files, const ls_golden *golden,
     if (meaning.node >= 0)
         LS_TRY(take_own(files, golden, file, info, &meaning));
     else
-        LS_TRY(take_foreign(files, golden, file, info, &meaning));
+        LS_TRY(ls_candidate_take_foreign(files, golden, file, info, &meaning));
 exit:
     return status;
 }
@@ -155,25 +91,28 @@ static int compare_pieces(const void *left, const void *right)
     return files ? files : strcmp(a->name, b->name);
 }
 
-/* A tied head that stands beside its embedding must be it, and says nothing more. *count: pieces of
- * one golden tensor, twins last; those that stay. */
+/* A tied head that stands beside its embedding must be it, and says nothing more; parts of it that
+ * ranks have are not compared. *count: pieces of one golden tensor, twins last; those that stay. */
 static ls_status leave_twins(ls_candidate_files *files, const ls_golden *golden,
                              const ls_candidate_piece *pieces, size_t *count)
 {
     ls_status status = LS_OK;
+    const ls_golden_tensor *of = &golden->tensors[pieces->golden];
+    const ls_graph_node *node = &golden->graph->nodes[of->node];
+    const ls_candidate_block *first = &pieces[0].block;
     size_t own = 0;
     while (own < *count && !pieces[own].twin) own++;
     if (own == 0 || own == *count) goto exit;
     for (size_t i = own; i < *count; i++) {
-        const ls_candidate_block *block = &pieces[i].block, *first = &pieces[0].block;
-        const size_t bytes =
-            golden->tensors[pieces->golden].count * ls_dtype_bytes(pieces->block.dtype);
-        if (block->dtype != first->dtype || memcmp(block->values, first->values, bytes) != 0)
+        const ls_candidate_block *block = &pieces[i].block;
+        if (!ls_candidate_whole(node, block) || !ls_candidate_whole(node, first)) continue;
+        if (block->dtype != first->dtype ||
+            memcmp(block->values, first->values, of->count * ls_dtype_bytes(first->dtype)) != 0)
             LS_FAIL(LS_ERR_INPUT,
                     "%s: tensor %s is not the same as %s, which it is tied to in this model",
                     ls_show(block->file), ls_show(pieces[i].name), ls_show(pieces[0].name));
-        files->ignored++;
     }
+    files->ignored += *count - own;
     *count = own;
 exit:
     return status;

@@ -26,7 +26,7 @@ static size_t elements_of(const ls_graph_node *node, const ls_candidate_block *b
     return n;
 }
 
-static bool is_whole(const ls_graph_node *node, const ls_candidate_block *block)
+bool ls_candidate_whole(const ls_graph_node *node, const ls_candidate_block *block)
 {
     for (int d = 0; d < node->n_dims; d++)
         if (block->runs[d].count != block->runs[d].whole) return false;
@@ -269,7 +269,7 @@ ls_status ls_candidate_assemble(ls_candidate_files *files, const ls_golden *gold
     bool whole = true;
     LS_TRY(check_dtypes(&a, pieces));
     LS_TRY(check_overlaps(&a, pieces));
-    for (size_t b = 0; b < count; b++) whole = whole && is_whole(a.node, &blocks[b]);
+    for (size_t b = 0; b < count; b++) whole = whole && ls_candidate_whole(a.node, &blocks[b]);
     if (whole) {
         /* Copies of one: nothing is to be moved, and of a single one nothing is read. */
         a.values = (unsigned char *)(uintptr_t)blocks->values;

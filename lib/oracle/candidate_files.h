@@ -66,7 +66,30 @@ ls_status ls_candidate_runs(const ls_candidate_files *files, const ls_golden *go
                             const ls_candidate_meaning *meaning,
                             ls_view_run ret_runs[LS_VIEW_DIMS]) LS_MUST_USE;
 
-/* Puts the pieces count of one golden tensor together. */
+/* What the file says of a tensor's cut; NULL: nothing. */
+ls_status ls_candidate_cut_text(const ls_candidate_file *file, const char *name,
+                                const char **ret_text) LS_MUST_USE;
+/* Reads it: first and count of runs, whose `whole` bounds them. */
+ls_status ls_candidate_cut(const ls_candidate_file *file, const ls_tensor_info *info,
+                           const char *text, int n_dims, ls_view_run *runs) LS_MUST_USE;
+
+/* A block as it stands in the file, its runs not yet known. */
+ls_candidate_block ls_candidate_block_of(const ls_candidate_file *file, const ls_tensor_info *info,
+                                         int micro_batch);
+
+/* Adds one; its golden tensor is step and node. LS_ERR_INPUT: the golden directory lacks that. */
+ls_status ls_candidate_add(ls_candidate_files *files, const ls_golden *golden, uint64_t step,
+                           int node, ls_candidate_piece *piece) LS_MUST_USE;
+
+/* The parameters in another program's tensor, whole or a rank's part of it, as pieces. */
+ls_status ls_candidate_take_foreign(ls_candidate_files *files, const ls_golden *golden,
+                                    const ls_candidate_file *file, const ls_tensor_info *info,
+                                    const ls_candidate_meaning *meaning) LS_MUST_USE;
+
+/* Whether a block is all of a node's tensor. */
+bool ls_candidate_whole(const ls_graph_node *node, const ls_candidate_block *block);
+
+/* Puts `count` pieces of one golden tensor together. */
 ls_status ls_candidate_assemble(ls_candidate_files *files, const ls_golden *golden,
                                 const ls_candidate_piece *pieces, const ls_candidate_block *blocks,
                                 size_t count, ls_candidate_tensor *ret_tensor) LS_MUST_USE;

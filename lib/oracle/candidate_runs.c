@@ -36,31 +36,45 @@ static bool read_number(const char **text, size_t *ret_number)
     return *text != first;
 }
 
-static ls_status read_cut(const cutter *c, const char *text)
+ls_status ls_candidate_cut(const ls_candidate_file *file, const ls_tensor_info *info,
+                           const char *text, int n_dims, ls_view_run *runs)
 {
     ls_status status = LS_OK;
     const char *at = text;
-    for (int d = 0; d < c->node->n_dims; d++) {
+    for (int d = 0; d < n_dims; d++) {
         size_t first = 0, end = 0;
         bool good = read_number(&at, &first) && *at == ':';
         at += good;
         good = good && read_number(&at, &end) && (*at == ' ' || *at == '\0');
         at += strspn(at, " ");
-        if (!good || (*at == '\0') != (d == c->node->n_dims - 1))
+        if (!good || (*at == '\0') != (d == n_dims - 1))
             LS_FAIL(LS_ERR_INPUT,
                     "%s: tensor %s: its cut \"%s\" must be FIRST:END of each of its %d dimensions",
-                    ls_show(c->file->path), ls_show(c->info->name), ls_show(text), c->node->n_dims);
-        if (first > end || end > c->node->dims[d])
-            LS_FAIL(
-                LS_ERR_INPUT, "%s: tensor %s: its cut %zu:%zu of dimension %d lies outside 0:%zu",
-                ls_show(c->file->path), ls_show(c->info->name), first, end, d, c->node->dims[d]);
-        c->runs[d].first = first;
-        c->runs[d].count = end - first;
+                    ls_show(file->path), ls_show(info->name), ls_show(text), n_dims);
+        if (first > end || end > runs[d].whole)
+            LS_FAIL(LS_ERR_INPUT,
+                    "%s: tensor %s: its cut %zu:%zu of dimension %d lies outside 0:%zu",
+                    ls_show(file->path), ls_show(info->name), first, end, d, runs[d].whole);
+        runs[d].first = first;
+        runs[d].count = end - first;
     }
     if (*at != '\0')
         LS_FAIL(LS_ERR_INPUT, "%s: tensor %s: its cut \"%s\" is of a single number, which has none",
-                ls_show(c->file->path), ls_show(c->info->name), ls_show(text));
+                ls_show(file->path), ls_show(info->name), ls_show(text));
 exit:
+    return status;
+}
+
+ls_status ls_candidate_cut_text(const ls_candidate_file *file, const char *name,
+                                const char **ret_text)
+{
+    ls_status status = LS_OK;
+    char *key = malloc(strlen(name) + sizeof "cut:");
+    if (!key) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(file->path));
+    sprintf(key, "cut:%s", name);
+    *ret_text = ls_safetensors_metadata(file->file, key);
+exit:
+    free(key);
     return status;
 }
 
@@ -247,14 +261,11 @@ ls_status ls_candidate_runs(const ls_candidate_files *files, const ls_golden *go
     const ls_graph_node *node = &golden->graph->nodes[meaning->node];
     const cutter c = {files, golden, file, info, meaning, node, runs};
     const char *cut = NULL;
-    char *key = malloc(strlen(info->name) + sizeof "cut:");
-    if (!key) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(file->path));
-    sprintf(key, "cut:%s", info->name);
     for (int d = 0; d < node->n_dims; d++) runs[d] = (ls_view_run){node->dims[d], 0, node->dims[d]};
     LS_TRY(check_micro_batch(&c));
-    cut = ls_safetensors_metadata(file->file, key);
+    LS_TRY(ls_candidate_cut_text(file, info->name, &cut));
     if (cut)
-        LS_TRY(read_cut(&c, cut));
+        LS_TRY(ls_candidate_cut(file, info, cut, node->n_dims, runs));
     else if (file->rank >= 0 && files->has_layout)
         LS_TRY(cut_by_layout(&c));
     else if (meaning->micro_batch >= 0)
@@ -262,6 +273,5 @@ ls_status ls_candidate_runs(const ls_candidate_files *files, const ls_golden *go
     LS_TRY(check_shape(&c, cut != NULL));
     memcpy(ret_runs, runs, sizeof runs);
 exit:
-    free(key);
     return status;
 }

@@ -86,6 +86,65 @@ START_TEST(every_parameter)
 }
 END_TEST
 
+/* A part of what add_foreign makes, with its cut. */
+static void add_foreign_part(const ls_foreign_tensor *t, const char *name, const size_t runs[2][2])
+{
+    const size_t cols = t->dims[1], rows = t->dims[0];
+    const uint64_t dims[2] = {runs[0][1] - runs[0][0], runs[1][1] - runs[1][0]};
+    double *values = calloc(2 * rows * cols, sizeof *values), *part;
+    block_runs cut = {{runs[0][0], runs[0][1]}, {runs[1][0], runs[1][1]}};
+    part = calloc(dims[0] * dims[1] + 1, sizeof *part);
+    for (int p = 0; p < t->n_parts; p++)
+        ls_foreign_whole_out(map, t->parts[p].param, 8, values,
+                             fixture_values(&f, 0, node_of("grad", t->parts[p].param, "")));
+    for (size_t r = 0; r < dims[0]; r++)
+        for (size_t o = 0; o < dims[1]; o++) {
+            const size_t row = runs[0][0] + r, col = runs[1][0] + o;
+            part[r * dims[1] + o] = row < rows ? values[row * cols + col] : 99;
+        }
+    candidate_add(&c, name, LS_F32, t->n_dims, dims, part);
+    candidate_say_cut(&c, name, t->n_dims, cut);
+    free(values);
+    free(part);
+}
+
+/* Each tensor cut over three ranks as tensor parallelism would, in halves of its rows, one of which
+ * is cut by columns too; padding behind the vocabulary. */
+START_TEST(parts_of_ranks)
+{
+    begin_map(_i, 1);
+    for (int r = 0; r < 3; r++) {
+        char text[4], name[LS_TENSOR_NAME];
+        snprintf(text, sizeof text, "%d", r);
+        candidate_say(&c, "rank", text);
+        candidate_say(&c, "ranks", "3");
+        for (size_t i = 0; i < map->count; i++) {
+            const ls_foreign_tensor *t = &map->tensors[i];
+            const size_t half = (t->more_rows ? t->least_rows : t->dims[0]) / 2, cols = t->dims[1];
+            const size_t end = t->more_rows ? t->least_rows + 5 : t->dims[0];
+            /* Pairs of a head must stay together where features are columns. */
+            const size_t cut = cols > 1 ? cols / 2 : 1;
+            const size_t runs[3][2][2] = {
+                {{0, half}, {0, cols}}, {{half, end}, {0, cut}}, {{half, end}, {cut, cols}}};
+            if (t->twin || (r == 2 && t->n_dims == 1)) continue;
+            snprintf(name, sizeof name, "grad.%s", t->name);
+            add_foreign_part(t, name, runs[r]);
+        }
+        snprintf(name, sizeof name, "rank-%03d.safetensors", r);
+        candidate_write(&c, in(name));
+    }
+    ls_candidate *candidate = open_it(maps[_i].map);
+    ck_assert_uint_eq(candidate->count, f.table->count);
+    for (size_t p = 0; p < f.table->count; p++) {
+        const ls_candidate_tensor *t = expect(candidate, 0, node_of("grad", p, ""), LS_F32);
+        ck_assert(!t->replicas_differ);
+        ck_assert_int_ge(t->ranks, 1);
+    }
+    ls_candidate_close(&candidate);
+    end_map();
+}
+END_TEST
+
 /* By hand, not through the map: GPT-2's c_attn is [D, 3 D], query, key and value side by side. */
 START_TEST(fused_by_hand)
 {
@@ -189,6 +248,48 @@ END_TEST
                     LS_ERR_INPUT, __VA_ARGS__);                                                    \
     } while (0)
 
+START_TEST(refused_parts)
+{
+    static const struct {
+        const char *cut, *words[3];
+    } bad[] = {{"0:8", {"2 dimensions"}},
+               {"0:8 0:24 0:1", {"2 dimensions"}},
+               {"0:8 0:25", {"0:25", "0:24"}},
+               {"0:9 0:24", {"0:9", "0:8"}},
+               {"0:4 0:24", {"8 x 24", "0:4 0:24"}},
+               {"8:0 0:24", {"8:0"}}};
+    static const uint64_t dims[2] = {8, 24};
+    double values[8 * 24] = {0};
+    begin_map(0, 1);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        candidate_add(&c, "grad.h.0.attn.c_attn.weight", LS_F32, 2, dims, values);
+        candidate_say(&c, "cut:grad.h.0.attn.c_attn.weight", bad[i].cut);
+        candidate_write(&c, in("a.safetensors"));
+        ls_candidate *refused = NULL;
+        assert_says(ls_candidate_open(&refused, golden, scratch_path("candidate"), "hf"),
+                    LS_ERR_INPUT, bad[i].words);
+    }
+    /* One half of the columns alone: the keys' second half has no block. */
+    const uint64_t half[2] = {8, 12};
+    candidate_add(&c, "grad.h.0.attn.c_attn.weight", LS_F32, 2, half, values);
+    candidate_say(&c, "cut:grad.h.0.attn.c_attn.weight", "0:8 0:12");
+    candidate_write(&c, in("a.safetensors"));
+    REFUSED_MAP("hf", "grad.h.0.attn.c_attn.weight", "[0, 4]", "31 more");
+    end_map();
+    /* Meta's Llama has the pairs of a rotary head side by side: half a head is no run of ours. */
+    ls_config config = candidate_config("llama-nano");
+    const uint64_t pair[2] = {2, 16};
+    config.d_model = 16;
+    begin_with(&config, 1, NULL);
+    candidate_add(&c, "grad.layers.0.attention.wq.weight", LS_F32, 2, pair, values);
+    candidate_say(&c, "cut:grad.layers.0.attention.wq.weight", "0:2 0:16");
+    candidate_write(&c, in("a.safetensors"));
+    REFUSED_MAP("meta-llama", "grad.layers.0.attention.wq.weight", "0:2", "middle of a head",
+                "layers.0.attention.query.weight");
+    end();
+}
+END_TEST
+
 START_TEST(refused_names)
 {
     static const uint64_t dims[2] = {8, 24}, turned[2] = {24, 8};
@@ -241,10 +342,12 @@ int main(void)
     tcase_set_timeout(names, 60);
     tcase_add_unchecked_fixture(names, scratch_setup, scratch_teardown);
     tcase_add_loop_test(names, every_parameter, 0, MAPS);
+    tcase_add_loop_test(names, parts_of_ranks, 0, MAPS);
     tcase_add_test(names, fused_by_hand);
     tcase_add_test(names, transposed_by_hand);
     tcase_add_test(names, tied_heads);
     tcase_add_test(names, refused_names);
+    tcase_add_test(names, refused_parts);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);

@@ -155,6 +155,7 @@ START_TEST(of_a_candidate)
         const uint64_t fused[2] = {6, 18}, up[2] = {6, 10}, words[2] = {11, 6};
         double values[6 * 18] = {0};
         candidate_add(&c, "grad.h.0.attn.c_attn.weight", LS_BF16, 2, fused, values);
+        candidate_say(&c, "cut:grad.h.0.attn.c_attn.weight", "0:6 0:18");
         candidate_add(&c, "h.1.mlp.c_fc.weight", LS_F16, 2, up, values);
         candidate_add(&c, "grad.transformer.wte.weight.as_head", LS_F32, 2, words, values);
         candidate_write(&c, scratch_path("candidate/a.safetensors"));
