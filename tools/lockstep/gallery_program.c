@@ -87,7 +87,7 @@ static const char *caught(const ls_gallery_row *row, int t)
 static void print_heading(showing *show, const ls_gallery_row *row)
 {
     if (show->scene < 0)
-        fprintf(show->out, "%-28s%-40s%-48s%s\n", "fault", "found at", "named as",
+        fprintf(show->out, "%-28s%-40s%-54s%s\n", "fault", "found at", "named as",
                 "allclose objects to, at 1e-2, 1e-3, 1e-5");
     if (show->scene != row->scene || show->seed != row->seed)
         fprintf(show->out, "\n%s, seed %llu\n", ls_gallery_scenes[row->scene].name,
@@ -99,7 +99,7 @@ static void print_heading(showing *show, const ls_gallery_row *row)
 static void print_row(const showing *show, const ls_gallery_row *row)
 {
     const char *name = row->fault ? ls_fault_name(row->fault->fault) : "(none)";
-    fprintf(show->out, "%-28s%-40s%-48s", name, row->found ? row->at : "-",
+    fprintf(show->out, "%-28s%-40s%-54s", name, row->found ? row->at : "-",
             row->found ? ls_cause_text(row->suspicion.cause) : "-");
     for (int t = 0; t < LS_GALLERY_TOLERANCES; t++) fprintf(show->out, "%-11s", caught(row, t));
     if (row->alarm) fputs("  false alarm", show->out);
