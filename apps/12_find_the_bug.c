@@ -181,8 +181,8 @@ static int run_program(const char *words, const char *cause, bool echo, bool *sa
     char command[2 * PATH_ROOM + LINE], line[LINE];
     int code = 127;
     *said = false;
-    snprintf(command, sizeof command, "{ cd '%s' && '%s' %s; } 2>&1; echo \"exit status $?\"", folder,
-             lockstep, words);
+    snprintf(command, sizeof command, "{ cd '%s' && '%s' %s; } 2>&1; echo \"exit status $?\"",
+             folder, lockstep, words);
     fflush(stdout);
     FILE *pipe = popen(command, "r");
     while (pipe && fgets(line, sizeof line, pipe)) {
