@@ -93,6 +93,9 @@ typedef struct ls_judgement {
     /* Most operations that could be computed again are wrong by themselves: this is no run from
      * these weights on this batch. */
     bool unrelated;
+    /* Tensors that are wrong by themselves for no known cause in steps after the first mistake:
+     * what nobody writes down, the optimizer's state for one, may be wrong by then. */
+    size_t later;
     size_t unexamined; /* wrong tensors beyond the LS_CHECK_EXAMINED whose cause was looked for */
     struct ls_check *inside; /* for check*.c */
 } ls_judgement;

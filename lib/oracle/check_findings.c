@@ -1,12 +1,8 @@
 /* check_findings.c - the mistakes behind the tensors that are different.
  *
  * A root is a different tensor whose own operation is wrong, whose replicas differ, or that nothing
- * different came into. For each the cause is looked for; roots with the same cause are one finding,
- * as a bias that is added once per rank is in every layer. A root without a cause belongs to the
- * finding that has the same tensor of a step before; such roots are one finding
- * when they are the same tensor of several layers or steps; and where inputs are missing, when what
- * is missing before both may hold the one mistake: what it can be in is then what both lack. */
-#include <ctype.h>
+ * different came into. For each the cause is looked for; which roots are one mistake is
+ * check_group.c's. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,90 +118,6 @@ exit:
 
 /* ---- findings ---- */
 
-/* Names are alike but for the step and the layer's number. */
-static bool same_kind(const char *a, const char *b)
-{
-    for (; *a && *b; a++, b++) {
-        while (isdigit((unsigned char)*a)) a++;
-        while (isdigit((unsigned char)*b)) b++;
-        if (*a != *b) return false;
-        if (*a == '\0') return true;
-    }
-    return *a == *b;
-}
-
-static bool lacks(const ls_finding *finding, const ls_golden_tensor *tensor)
-{
-    for (size_t i = 0; i < finding->n_missing; i++)
-        if (finding->missing[i] == tensor) return true;
-    return false;
-}
-
-/* The finding whose missing tensors another's share, cut down to those. */
-static ls_finding *share_missing(const ls_judgement *judgement, const ls_finding *other)
-{
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        ls_finding *finding = &judgement->findings[i];
-        size_t both = 0;
-        if (finding->suspicion.cause != LS_CAUSE_NONE) continue;
-        for (size_t k = 0; k < finding->n_missing; k++)
-            if (lacks(other, finding->missing[k])) both++;
-        if (both == 0) continue;
-        both = 0;
-        for (size_t k = 0; k < finding->n_missing; k++)
-            if (lacks(other, finding->missing[k])) finding->missing[both++] = finding->missing[k];
-        finding->n_missing = both;
-        return finding;
-    }
-    return NULL;
-}
-
-/* Of the same name but for layer and step, or made by the same operation of the update. */
-static bool alike(const ls_graph *graph, const ls_judged *a, const ls_judged *b)
-{
-    const ls_graph_node *x = &graph->nodes[a->golden->node], *y = &graph->nodes[b->golden->node];
-    return same_kind(x->name, y->name) || (x->phase == LS_GRAPH_UPDATE && x->make == y->make);
-}
-
-static bool may_be(const ls_suspicion *suspicion, ls_cause cause)
-{
-    for (size_t i = 0; i < suspicion->also && i < LS_ALSO; i++)
-        if (suspicion->others[i] == cause) return true;
-    return suspicion->cause == cause;
-}
-
-/* Whether a finding has the same tensor of another step: what is wrong again there, by a mistake
- * that by then shows otherwise (an optimizer's state that nobody sees), is no other mistake. */
-static bool has_other_step(const ls_finding *finding, const ls_judged *root)
-{
-    for (size_t i = 0; i < finding->count; i++)
-        if (finding->tensors[i]->golden->node == root->golden->node) return true;
-    return false;
-}
-
-/* One mistake rather than two: also a cause that fits a root no less than the one that was named.
- */
-static ls_finding *finding_of(const struct ls_check *check, const ls_judged *root,
-                              const ls_suspicion *suspicion, bool examined)
-{
-    ls_judgement *judgement = check->judgement;
-    ls_finding *could_be = NULL;
-    for (size_t i = 0; i < judgement->n_findings && suspicion->cause == LS_CAUSE_NONE; i++)
-        if (has_other_step(&judgement->findings[i], root)) return &judgement->findings[i];
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        ls_finding *finding = &judgement->findings[i];
-        const ls_cause cause = finding->suspicion.cause;
-        if (!examined || (cause == LS_CAUSE_NONE && suspicion->cause == LS_CAUSE_NONE)) {
-            if (alike(check->graph, finding->tensor, root)) return finding;
-        } else if (cause != LS_CAUSE_NONE && cause == suspicion->cause) {
-            return finding;
-        } else if (cause != LS_CAUSE_NONE && !could_be && may_be(suspicion, cause)) {
-            could_be = finding;
-        }
-    }
-    return could_be;
-}
-
 static void free_finding(ls_finding *finding)
 {
     free(finding->tensors), free(finding->missing), free(finding->before);
@@ -218,14 +130,18 @@ static ls_status add_root(const struct ls_check *check, const ls_judged *root,
     ls_status status = LS_OK;
     ls_judgement *judgement = check->judgement;
     ls_finding fresh = {.tensor = root, .suspicion = *suspicion};
-    ls_finding *finding = finding_of(check, root, suspicion, examined);
+    ls_finding *finding = ls_check_group(check, root, suspicion, examined);
     if (!finding && !examined) {
         judgement->unexamined++;
         goto exit;
     }
+    if (!finding && ls_check_comes_later(check, root, suspicion)) {
+        judgement->later++;
+        goto exit;
+    }
     if (!finding && root->local == LS_LOCAL_UNKNOWN && !root->golden->given) {
         LS_TRY(find_missing(check, &fresh));
-        if (suspicion->cause == LS_CAUSE_NONE) finding = share_missing(judgement, &fresh);
+        if (suspicion->cause == LS_CAUSE_NONE) finding = ls_check_share_missing(judgement, &fresh);
     }
     if (!finding) {
         ls_finding *more =

@@ -142,6 +142,17 @@ ls_status ls_check_again(const struct ls_check *check, const ls_check_place *pla
  */
 bool ls_check_allowed(double value, double right, double bound);
 
+/* ---- check_group.c ---- */
+
+/* The finding that a root belongs to; NULL: none. examined: its cause was looked for. */
+ls_finding *ls_check_group(const struct ls_check *check, const ls_judged *root,
+                           const ls_suspicion *suspicion, bool examined);
+/* Whether a root without a cause is in a step after one with a mistake. */
+bool ls_check_comes_later(const struct ls_check *check, const ls_judged *root,
+                          const ls_suspicion *suspicion);
+/* The finding without a cause whose missing tensors another's share, cut down to those; NULL. */
+ls_finding *ls_check_share_missing(const ls_judgement *judgement, const ls_finding *other);
+
 /* ---- check_findings.c ---- */
 
 /* Which tensors are wrong by themselves, and why. */

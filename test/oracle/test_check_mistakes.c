@@ -181,6 +181,65 @@ START_TEST(three_mistakes_are_three_findings)
 }
 END_TEST
 
+/* Query weights whose two halves of columns stand in the wrong order: queries come out so, and what
+ * the weights become is written so. */
+static void halves_swapped(check_fixture *c, size_t step, int node, const ls_operands *operands,
+                           double *values)
+{
+    const size_t width = c->f.run.config.d_model, half = width / 2;
+    (void)step, (void)operands;
+    if (!is_named(c, node, "layers.0.query") && !is_named(c, node, "param.layers.0.*.query.weight"))
+        return;
+    for (size_t i = 0; i < ls_graph_elements(c->f.graph, node); i++)
+        if (i % width < half) {
+            const double first = values[i];
+            values[i] = values[i + half];
+            values[i + half] = first;
+        }
+}
+
+START_TEST(what_follows_from_a_mistake_is_the_same_one)
+{
+    check_fixture c;
+    const ls_config config = check_config("gpt2-nano");
+    check_fixture_begin(&c, &config, 1);
+    candidate_computed(&c, LS_F32, halves_swapped);
+    check_fixture_judge(&c, NULL);
+    ck_assert_uint_eq(c.judgement->n_findings, 1);
+    ck_assert_int_eq(c.judgement->findings[0].suspicion.cause, LS_CAUSE_SHARD_ORDER);
+    ck_assert_ptr_eq(finding_at(&c, "step0/param.layers.0.attention.query.weight"),
+                     &c.judgement->findings[0]);
+    check_fixture_end(&c);
+}
+END_TEST
+
+/* The optimizer's state is written by nobody: after a wrong step it is wrong. */
+static void updated_twice(check_fixture *c, size_t step, int node, const ls_operands *operands,
+                          double *values)
+{
+    const ls_graph_node *n = &c->f.graph->nodes[node];
+    if (n->make == LS_MAKE_UPDATED)
+        for (size_t i = 0; i < ls_graph_elements(c->f.graph, node); i++)
+            values[i] += (step == 0 ? 0.7 : 0.4) * (values[i] - operands->params[n->params[0]][i]);
+}
+
+START_TEST(later_steps_are_not_taken_apart)
+{
+    check_fixture c;
+    const ls_config config = check_config("gpt2-nano");
+    check_fixture_begin(&c, &config, 2);
+    candidate_computed(&c, LS_F32, updated_twice);
+    const int node = fixture_node(&c.f, "d.layers.0.up");
+    for (size_t i = 0; i < ls_graph_elements(c.f.graph, node); i++)
+        c.mine[1][node][i] = sin((double)i);
+    check_fixture_judge(&c, NULL);
+    ck_assert_uint_eq(c.judgement->n_findings, 1);
+    ck_assert_uint_eq(c.judgement->findings[0].tensor->golden->step, 0);
+    ck_assert_uint_gt(c.judgement->later, 0);
+    check_fixture_end(&c);
+}
+END_TEST
+
 /* Every tensor of another run: no list of mistakes says more than that. */
 static void anything(check_fixture *c, size_t step, int node, const ls_operands *operands,
                      double *values)
@@ -363,6 +422,8 @@ int main(void)
     tcase_add_test(tests, a_small_mistake_is_seen_by_the_operation);
     tcase_add_test(tests, a_quick_judgement_finds_what_is_large);
     tcase_add_loop_test(tests, three_mistakes_are_three_findings, 0, 2);
+    tcase_add_test(tests, what_follows_from_a_mistake_is_the_same_one);
+    tcase_add_test(tests, later_steps_are_not_taken_apart);
     tcase_add_test(tests, an_unrelated_run_is_called_so);
     tcase_add_test(tests, a_tensor_written_wrongly_is_aside);
     tcase_add_test(tests, replicas_that_differ_are_different);

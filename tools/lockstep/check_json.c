@@ -169,13 +169,14 @@ ls_status print_check_json(const checked *c)
         (json_int_t)golden->steps, "candidate_layout",
         c->candidate->has_layout ? layout_text(&c->candidate->layout) : json_null(), "passed_over",
         (json_int_t)c->candidate->ignored);
-    json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:I}", "count",
-                             (json_int_t)j->count, "equal", (json_int_t)j->equal, "explained",
-                             (json_int_t)j->explained, "different", (json_int_t)j->different,
-                             "first", j->first ? json_string(j->first->golden->name) : json_null(),
-                             "blame", j->blame ? json_string(j->blame->golden->name) : json_null(),
-                             "findings", findings, "tensors", tensors, "unexamined",
-                             (json_int_t)j->unexamined, "unrelated", (int)j->unrelated);
+    json_t *more =
+        json_pack("{s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:I}", "count", (json_int_t)j->count,
+                  "equal", (json_int_t)j->equal, "explained", (json_int_t)j->explained, "different",
+                  (json_int_t)j->different, "first",
+                  j->first ? json_string(j->first->golden->name) : json_null(), "blame",
+                  j->blame ? json_string(j->blame->golden->name) : json_null(), "findings",
+                  findings, "tensors", tensors, "unexamined", (json_int_t)j->unexamined,
+                  "unrelated", (int)j->unrelated, "later", (json_int_t)j->later);
     if (object && c->look) json_object_set_new(object, "show", json_look(c));
     if (!object || !more || json_object_update(object, more) != 0) {
         json_decref(object);

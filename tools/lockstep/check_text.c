@@ -288,6 +288,11 @@ ls_status print_judgement(FILE *out, const checked *c)
         fprintf(out,
                 "\n%zu more tensors are wrong by themselves; their causes were not looked for\n",
                 j->unexamined);
+    if (j->later > 0)
+        fprintf(out,
+                "\n%zu more tensors of later steps are wrong by themselves; check again when the "
+                "first steps are right\n",
+                j->later);
     if (j->unrelated)
         fputs("\nmost operations are wrong by themselves: did it begin with this directory's "
               "weights, on its batch, and drop with its masks?\n",

@@ -1,0 +1,156 @@
+/* check_group.c - which of the wrong tensors are one mistake.
+ *
+ * Those with the same cause are, as a bias that is added once per rank is in every layer. A tensor
+ * without a cause of its own belongs to a mistake that is known when that explains why it is wrong:
+ *
+ *     the same tensor of another layer or step has the cause
+ *     a weight is held in another arrangement: everything that reads it, and what it becomes
+ *     another dropout mask in the backward pass: what was computed again from it
+ *
+ * or comes later: in a step after one that was wrong, whose optimizer state or padding, which
+ * nobody writes down, is wrong too. What is left is one mistake per kind of tensor, and where
+ * inputs are missing, per region that what is missing may share. */
+#include <ctype.h>
+
+#include "oracle/check_parts.h"
+
+/* Names are alike but for the step and the layer's number. */
+static bool same_kind(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++) {
+        while (isdigit((unsigned char)*a)) a++;
+        while (isdigit((unsigned char)*b)) b++;
+        if (*a != *b) return false;
+        if (*a == '\0') return true;
+    }
+    return *a == *b;
+}
+
+/* ... or made by the same operation of the update. */
+static bool alike(const ls_graph *graph, const ls_judged *a, const ls_judged *b)
+{
+    const ls_graph_node *x = &graph->nodes[a->golden->node], *y = &graph->nodes[b->golden->node];
+    return same_kind(x->name, y->name) || (x->phase == LS_GRAPH_UPDATE && x->make == y->make);
+}
+
+static bool may_be(const ls_suspicion *suspicion, ls_cause cause)
+{
+    for (size_t i = 0; i < suspicion->also && i < LS_ALSO; i++)
+        if (suspicion->others[i] == cause) return true;
+    return suspicion->cause == cause;
+}
+
+/* ---- consequences ---- */
+
+static bool has_alike(const struct ls_check *check, const ls_finding *finding,
+                      const ls_judged *root)
+{
+    for (size_t i = 0; i < finding->count; i++)
+        if (alike(check->graph, finding->tensors[i], root)) return true;
+    return false;
+}
+
+static bool share_parameter(const struct ls_check *check, const ls_finding *finding,
+                            const ls_judged *root)
+{
+    size_t count, others;
+    const int *mine = ls_check_reads(check, root->golden->node, &count);
+    for (size_t i = 0; i < finding->count; i++) {
+        const int *theirs = ls_check_reads(check, finding->tensors[i]->golden->node, &others);
+        for (size_t k = 0; k < count * others; k++)
+            if (mine[k / others] == theirs[k % others]) return true;
+    }
+    return false;
+}
+
+static bool goes_backward(const struct ls_check *check, const ls_judged *judged)
+{
+    return check->graph->nodes[judged->golden->node].phase == LS_GRAPH_BACKWARD;
+}
+
+static bool explains(const struct ls_check *check, const ls_finding *finding, const ls_judged *root)
+{
+    if (has_alike(check, finding, root)) return true;
+    switch (finding->suspicion.cause) {
+    case LS_CAUSE_SHARD_ORDER:
+    case LS_CAUSE_INTERLEAVED:
+    case LS_CAUSE_TRANSPOSED:
+        return share_parameter(check, finding, root);
+    case LS_CAUSE_CAUSAL_MASK: /* the heads' outputs are made of the probabilities */
+    case LS_CAUSE_SCORE_SCALE:
+        return check->graph->nodes[root->golden->node].make == LS_MAKE_HEADS;
+    case LS_CAUSE_DROPOUT_MASK:
+        return goes_backward(check, finding->tensor) && goes_backward(check, root) &&
+               finding->tensor->golden->step == root->golden->step;
+    default:
+        return false;
+    }
+}
+
+bool ls_check_comes_later(const struct ls_check *check, const ls_judged *root,
+                          const ls_suspicion *suspicion)
+{
+    const ls_judgement *judgement = check->judgement;
+    return suspicion->cause == LS_CAUSE_NONE && judgement->n_findings > 0 &&
+           judgement->findings[0].tensor->golden->step < root->golden->step;
+}
+
+/* ---- one mistake ---- */
+
+/* A cause that fits a root no less than the one that was named makes one mistake of two. */
+static ls_finding *same_cause(const ls_judgement *judgement, const ls_suspicion *suspicion)
+{
+    ls_finding *could_be = NULL;
+    for (size_t i = 0; i < judgement->n_findings; i++) {
+        ls_finding *finding = &judgement->findings[i];
+        const ls_cause cause = finding->suspicion.cause;
+        if (cause == LS_CAUSE_NONE) continue;
+        if (cause == suspicion->cause) return finding;
+        if (!could_be && may_be(suspicion, cause)) could_be = finding;
+    }
+    return could_be;
+}
+
+ls_finding *ls_check_group(const struct ls_check *check, const ls_judged *root,
+                           const ls_suspicion *suspicion, bool examined)
+{
+    ls_judgement *judgement = check->judgement;
+    if (suspicion->cause != LS_CAUSE_NONE) return same_cause(judgement, suspicion);
+    for (size_t i = 0; i < judgement->n_findings; i++) {
+        ls_finding *finding = &judgement->findings[i];
+        if (finding->suspicion.cause != LS_CAUSE_NONE && explains(check, finding, root))
+            return finding;
+    }
+    for (size_t i = 0; i < judgement->n_findings; i++) {
+        ls_finding *finding = &judgement->findings[i];
+        if ((finding->suspicion.cause == LS_CAUSE_NONE || !examined) &&
+            alike(check->graph, finding->tensor, root))
+            return finding;
+    }
+    return NULL;
+}
+
+static bool lacks(const ls_finding *finding, const ls_golden_tensor *tensor)
+{
+    for (size_t i = 0; i < finding->n_missing; i++)
+        if (finding->missing[i] == tensor) return true;
+    return false;
+}
+
+ls_finding *ls_check_share_missing(const ls_judgement *judgement, const ls_finding *other)
+{
+    for (size_t i = 0; i < judgement->n_findings; i++) {
+        ls_finding *finding = &judgement->findings[i];
+        size_t both = 0;
+        if (finding->suspicion.cause != LS_CAUSE_NONE) continue;
+        for (size_t k = 0; k < finding->n_missing; k++)
+            if (lacks(other, finding->missing[k])) both++;
+        if (both == 0) continue;
+        both = 0;
+        for (size_t k = 0; k < finding->n_missing; k++)
+            if (lacks(other, finding->missing[k])) finding->missing[both++] = finding->missing[k];
+        finding->n_missing = both;
+        return finding;
+    }
+    return NULL;
+}
