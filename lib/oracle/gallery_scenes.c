@@ -26,6 +26,14 @@ const ls_gallery_scene ls_gallery_scenes[LS_SCENES] = {
                                  .micro_batches = 2,
                                  .recompute = LS_RECOMPUTE_LAYER,
                                  .dropout = 0.2},
+    [LS_SCENE_GPT_3D] = {.name = "gpt2, dp 2 x pp 2 x tp 2 x sp, 2 micro-batches",
+                         .model = "gpt2-nano",
+                         .tp = 2,
+                         .dp = 2,
+                         .pp = 2,
+                         .sp = true,
+                         .micro_batches = 2,
+                         .schedule = LS_1F1B},
     [LS_SCENE_LLAMA_TP2] = {.name = "llama, tp 2",
                             .model = "llama-nano",
                             .tp = 2,
@@ -41,6 +49,13 @@ const ls_gallery_scene ls_gallery_scenes[LS_SCENES] = {
                                .micro_batches = 1},
     [LS_SCENE_BERT_TP2] =
         {.name = "bert, tp 2", .model = "bert-nano", .tp = 2, .dp = 1, .pp = 1, .micro_batches = 1},
+    [LS_SCENE_BERT_TP2_SP] = {.name = "bert, tp 2 x sp",
+                              .model = "bert-nano",
+                              .tp = 2,
+                              .dp = 1,
+                              .pp = 1,
+                              .sp = true,
+                              .micro_batches = 1},
 };
 
 /* Words that repeat, with a letter out of place now and then. */

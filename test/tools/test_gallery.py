@@ -21,7 +21,7 @@ def whole(checks, program):
     checks.that(result.status == 0, f"the whole gallery\n{result}")
     facts = json.loads(result.out)
     faults, layouts = facts["faults"], facts["layouts"]
-    checks.that(faults >= 35 and layouts >= 5, f"{faults} faults in {layouts} layouts")
+    checks.that(faults >= 35 and layouts >= 9, f"{faults} faults in {layouts} layouts")
     expected = LAST.format(f"{faults} faults", f"{layouts} layouts", faults, faults)
     checks.that(result.err.splitlines()[-1] == expected, result.err.splitlines()[-1])
     rows = facts["rows"]
@@ -41,7 +41,7 @@ def whole(checks, program):
 def some(checks, program, gallery):
     result = program.run("gallery", "--only", "bias-per-rank,gelu*")
     checks.that(result.status == 0 and not result.left, f"two faults\n{result}")
-    checks.that(result.out.splitlines()[-1] == LAST.format("2 faults", "5 layouts", 2, 2),
+    checks.that(result.out.splitlines()[-1] == LAST.format("2 faults", "7 layouts", 2, 2),
                 result.out.splitlines()[-1])
     checks.that("step0/layers.0.attention" in result.out and "bias added once per rank" in result.out,
                 f"place and name\n{result}")
@@ -58,13 +58,16 @@ def some(checks, program, gallery):
     result = program.run("gallery", "--only", "mean-of-means", "--keep", "kept")
     golden = sorted(name for name in result.left if name.endswith(b"/golden"))
     wrong = sorted(name for name in result.left if name.endswith(b"/mean-of-means"))
-    checks.that(result.status == 0 and len(golden) == len(wrong) == 2, f"kept\n{result}")
+    checks.that(result.status == 0 and len(golden) == len(wrong) == 3, f"kept\n{result}")
     for one, other in zip(golden, wrong):
         again = program.run("check", one, other)
         checks.that(again.status == 1 and "mean of micro-batch" in again.out, f"again\n{again}")
         right = program.run("check", one, os.path.dirname(other) + b"/right")
         checks.that(right.status == 0, f"the right run\n{right}")
 
+    result = program.run("gallery", "--only", "transposed", "--evidence")
+    checks.that(result.status == 0 and "layers.0.attention.output.weight gives transposed" in result.out,
+                f"evidence\n{result}")
     result = program.run("gallery", "--list")
     checks.that(result.status == 0 and len(result.out.splitlines()) >= 35, f"--list\n{result}")
     result = program.run("gallery", "--help")

@@ -80,6 +80,11 @@ def main():
         program = next((path for name, path in files.items() if name.endswith("/bin/lockstep")), None)
         if checks.that(program is not None, "no bin/lockstep"):
             checks.that(run([program, "--version"]).returncode == 0, "the installed program")
+            done = run([program, "gallery", "--list"])
+            checks.that(done.returncode == 0 and "bias-per-rank" in done.stdout,
+                        f"the installed gallery\n{done.stdout}{done.stderr}")
+            installed = [name for name in files if name.endswith("/lockstep-gallery")]
+            checks.that(len(installed) == 1 and "/bin/" not in installed[0], f"{installed}")
         libraries = [os.path.dirname(path) for name, path in files.items()
                      if "/liblockstep." in name]
         path = os.path.join(folder, "use.c")

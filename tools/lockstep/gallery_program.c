@@ -8,13 +8,13 @@
 #include "oracle/gallery.h"
 #include "report/progress.h"
 
-enum { OPTIONS = 7 };
+enum { OPTIONS = 8 };
 
 typedef struct gallery_settings {
     ls_gallery_options gallery;
     int seeds;
     uint64_t first_seed;
-    bool json, list, help;
+    bool evidence, json, list, help;
 } gallery_settings;
 
 /* The gallery under way. */
@@ -40,9 +40,11 @@ static void make_options(gallery_settings *s, ls_option *options)
     options[3] = ls_option_string("keep", &s->gallery.keep, "DIR",
                                   "a new folder in which golden directories and candidates stay");
     options[4] = ls_option_flag("list", &s->list, "the faults, without running anything");
-    options[5] = ls_option_flag("json", &s->json,
+    options[5] =
+        ls_option_flag("evidence", &s->evidence, "what each name rests on, under its line");
+    options[6] = ls_option_flag("json", &s->json,
                                 "one JSON object on standard output, words on standard error");
-    options[6] = ls_option_flag("help", &s->help, "this text");
+    options[7] = ls_option_flag("help", &s->help, "this text");
 }
 
 static ls_status read_settings(gallery_settings *s, const command_spec *command, int argc,
@@ -109,7 +111,7 @@ static void print_row(const showing *show, const ls_gallery_row *row)
     if (row->located && !row->named)
         fprintf(show->out, "  should be: %s", ls_cause_text(row->fault->causes[0]));
     fputc('\n', show->out);
-    if ((row->located && !row->named) || row->alarm)
+    if ((row->found && show->settings->evidence) || (row->located && !row->named) || row->alarm)
         fprintf(show->out, "    %s\n", row->suspicion.evidence);
     fflush(show->out);
 }
