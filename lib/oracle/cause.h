@@ -33,6 +33,8 @@ typedef enum ls_cause {
     LS_CAUSE_UPDATE_TWICE,
     LS_CAUSE_DROPOUT_MASK, /* recomputation with a new mask, or another mask than the golden */
     LS_CAUSE_POSITIONS,    /* positions that begin again in a shard; rotary pairs otherwise */
+    LS_CAUSE_TARGET_COUNT, /* loss divided by another number than that of the targets, or by none */
+    LS_CAUSE_NOT_CLIPPED,  /* the norm is right, and nothing is scaled by it */
     LS_CAUSES
 } ls_cause;
 

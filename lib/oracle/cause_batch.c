@@ -77,14 +77,32 @@ void ls_weights_of_means(const ls_search *search, const ls_batch_cut *cut, bool 
 
 /* ---- the loss and its gradient, token by token ---- */
 
+enum { LOSSES = 1u << LS_MAKE_TOKEN_LOSS | 1u << LS_MAKE_ORDER_LOSS | 1u << LS_MAKE_MEAN };
+
+/* A gradient further back is that of its sequences' losses: scaled as they are. */
+static void propose_scaled(ls_search *search, ls_cause cause, const double *weights,
+                           const char *text)
+{
+    const size_t sequence = search->n / search->graph->B;
+    for (size_t i = 0; i < search->n; i++) {
+        search->trial[i] = weights[i / sequence] * search->of->right[i];
+        search->trial_bound[i] = fmax(1, weights[i / sequence]) * search->of->bound[i];
+    }
+    ls_search_propose(search, cause, search->trial, search->trial_bound, text);
+}
+
 static ls_status try_weights(ls_search *search, ls_cause cause, const double *weights,
                              const char *text)
 {
     ls_status status = LS_OK;
     ls_change change = {0};
+    if (search->node->make == LS_MAKE_GRADIENT && !ls_search_concerns(search, LOSSES)) {
+        propose_scaled(search, cause, weights, text);
+        return LS_OK;
+    }
     LS_TRY(ls_change_begin(&change, &search->of->operands));
     change.variant.weights = weights;
-    LS_TRY(ls_search_evaluate(search, cause, &change.operands, text));
+    LS_TRY(ls_search_try(search, cause, LOSSES, &change, text));
 exit:
     ls_change_end(&change);
     return status;
@@ -141,15 +159,49 @@ static ls_status try_factors(ls_search *search)
     }
     const double k = squares > 0 ? ls_round_factor(along / squares) : 1;
     const bool twice = k >= 2 && k == rint(k), part = k > 0 && k < 1;
-    if ((!twice && !part) || (twice && k > 64 && k != (double)all)) goto exit;
+    if ((!twice && !part) || k > 64 || k == (double)all) goto exit;
     const size_t whole = (size_t)rint(twice ? k : 1 / k);
     double weights[4096];
     if (search->graph->B > sizeof weights / sizeof *weights) goto exit;
     for (size_t b = 0; b < search->graph->B; b++) weights[b] = k;
     ls_search_size(search, whole, size);
-    snprintf(text, sizeof text, "candidate = %s%zu x right%s%s", twice ? "" : "1/", whole, size,
-             whole == all ? ", the number of targets: the sum was not divided" : "");
+    snprintf(text, sizeof text, "candidate = %s%zu x right%s", twice ? "" : "1/", whole, size);
     LS_TRY(try_weights(search, twice ? LS_CAUSE_REDUCED_TWICE : LS_CAUSE_AVERAGED, weights, text));
+exit:
+    return status;
+}
+
+bool ls_other_count(const ls_search *search, int i, double *ret_factor, char text[LS_EVIDENCE])
+{
+    const size_t B = search->graph->B, S = search->graph->S, all = targets_in(search, 0, B);
+    const struct {
+        size_t count;
+        const char *text;
+    } counts[] = {{1, "not divided at all"},
+                  {B * S, "divided by the number of all tokens"},
+                  {B * (S - 1), "divided by the number of tokens but each sequence's last"},
+                  {B, "divided by the number of sequences"},
+                  {S, "divided by the tokens of one sequence"}};
+    if (i >= (int)(sizeof counts / sizeof *counts) || all == 0) return false;
+    *ret_factor = counts[i].count > 0 ? (double)all / (double)counts[i].count : 1;
+    snprintf(text, LS_EVIDENCE, "the sum of the losses is %s (%zu), not by that of targets (%zu)",
+             counts[i].text, counts[i].count, all);
+    return true;
+}
+
+/* The loss is divided by something else than the number of targets. */
+static ls_status try_counts(ls_search *search)
+{
+    ls_status status = LS_OK;
+    char text[LS_EVIDENCE];
+    const size_t B = search->graph->B;
+    double weights[4096], factor;
+    if (B > sizeof weights / sizeof *weights) goto exit;
+    for (int i = 0; ls_other_count(search, i, &factor, text); i++) {
+        if (factor == 1) continue;
+        for (size_t b = 0; b < B; b++) weights[b] = factor;
+        LS_TRY(try_weights(search, LS_CAUSE_TARGET_COUNT, weights, text));
+    }
 exit:
     return status;
 }
@@ -177,16 +229,19 @@ exit:
 ls_status ls_cause_batch(ls_search *search)
 {
     ls_status status = LS_OK;
-    const unsigned losses = 1u << LS_MAKE_TOKEN_LOSS | 1u << LS_MAKE_ORDER_LOSS;
-    const bool gradient =
-        search->node->make == LS_MAKE_GRADIENT && ls_search_concerns(search, losses);
-    if (search->node->make == LS_MAKE_MEAN || gradient) {
+    const bool losses = ls_search_concerns(search, LOSSES);
+    const bool backward = search->node->make == LS_MAKE_GRADIENT &&
+                          (losses || !search->of->own_inputs) &&
+                          search->node->dims[0] == search->graph->B;
+    if (search->node->make == LS_MAKE_MEAN || backward) {
         ls_batch_cut cuts[LS_CUTS];
         const size_t n = ls_search_cuts(search, cuts);
+        LS_TRY(try_counts(search));
         for (size_t c = 0; c < n; c++) LS_TRY(try_means(search, &cuts[c]));
         LS_TRY(try_factors(search));
     }
-    if (search->node->make == LS_MAKE_TOKEN_LOSS || gradient) LS_TRY(try_exponentials(search));
+    if (search->node->make == LS_MAKE_TOKEN_LOSS || (backward && losses))
+        LS_TRY(try_exponentials(search));
 exit:
     return status;
 }

@@ -257,6 +257,13 @@ static ls_status try_targets(ls_search *search)
                 LS_TRY(try_targets_given(search, targets, counted ? valid : 0, text));
                 if (search->fits[LS_CAUSE_TARGET_SHIFT]) goto exit;
             }
+    for (size_t by = 1; by < batch->B; by++) { /* as of another micro-batch */
+        for (size_t t = 0; t < n; t++) targets[t] = batch->targets[(t + by * batch->S) % n];
+        snprintf(text, sizeof text, "sequence b has the targets of sequence b + %zu (mod %zu)", by,
+                 batch->B);
+        LS_TRY(try_targets_given(search, targets, 0, text));
+        if (search->fits[LS_CAUSE_TARGET_SHIFT]) goto exit;
+    }
     for (int all = 0; all < 2; all++) {
         for (size_t t = 0; t < n; t++)
             targets[t] = all || batch->targets[t] != LS_IGNORE ? batch->tokens[t] : LS_IGNORE;

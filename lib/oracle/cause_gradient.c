@@ -379,6 +379,16 @@ ls_status ls_cause_gradients(ls_search *search)
     const ls_operation_kind make = search->node->make;
     if (make == LS_MAKE_UPDATED) LS_TRY(try_updates(search));
     if (make == LS_MAKE_CLIPPED && !(search->of->operands.max_norm > 0)) goto exit;
+    if (make == LS_MAKE_CLIPPED) {
+        const double *g = search->of->operands.values[search->node->inputs[0]];
+        const double *norm = search->of->operands.values[search->node->inputs[1]];
+        char text[LS_EVIDENCE];
+        snprintf(text, sizeof text,
+                 "candidate is the gradient itself: its norm is %.6g, the largest "
+                 "allowed %.6g",
+                 *norm, search->of->operands.max_norm);
+        ls_search_propose(search, LS_CAUSE_NOT_CLIPPED, g, NULL, text);
+    }
     if (make == LS_MAKE_GRADIENT_NORM || make == LS_MAKE_CLIPPED) {
         bool there;
         LS_TRY(need_gradients(search, &there));

@@ -138,6 +138,10 @@ void ls_rank_tensor(const ls_search *search, int rank, double *ret_values, unsig
 void ls_weights_of_means(const ls_search *search, const ls_batch_cut *cut, bool divided,
                          double *weights);
 
+/* Number i of what a loss may be divided by in place of the number of its targets: by what that
+ * multiplies it, in words. false: there are no more. */
+bool ls_other_count(const ls_search *search, int i, double *ret_factor, char text[LS_EVIDENCE]);
+
 /* ---- families: each tries what can concern the search's node ---- */
 
 typedef ls_status ls_cause_family(ls_search *search);

@@ -89,7 +89,7 @@ static ls_status explain_uses(uses *u, ls_search *search)
                      "candidate = %s x gradient from use as input + %s x gradient from use as head",
                      ls_factor_text(k[0], a), ls_factor_text(k[1], b));
         LS_TRY(ls_parts_propose(&u->parts, search, LS_CAUSE_TIED_ONE_SIDE, text));
-    } else if (k[0] != 1 && k[0] > 0) {
+    } else if (k[0] != 1 && k[0] > 0 && k[0] <= 64) {
         ls_search_size(search, (size_t)rint(k[0] >= 1 ? k[0] : 1 / k[0]), size);
         snprintf(text, sizeof text, "candidate = %s x right%s", ls_factor_text(k[0], a), size);
         LS_TRY(ls_parts_propose(&u->parts, search,
@@ -156,6 +156,57 @@ static ls_status explain_run(uses *u, ls_search *search)
         snprintf(text + length, sizeof text - (size_t)length, " (%s %zu of %zu)", name, number, of);
     LS_TRY(ls_parts_propose(
         &u->parts, search, parts < u->count ? LS_CAUSE_TIED_ONE_SIDE : LS_CAUSE_NOT_REDUCED, text));
+exit:
+    return status;
+}
+
+/* All sequences by the factor of a loss that is divided by something else. */
+static ls_status explain_divisor(uses *u, ls_search *search)
+{
+    ls_status status = LS_OK;
+    char text[LS_EVIDENCE];
+    double factor;
+    for (int i = 0; ls_other_count(search, i, &factor, text); i++) {
+        bool near = factor != 1;
+        for (size_t p = 0; p < u->parts.count && near; p++)
+            near =
+                !u->parts.part[p].known || fabs(u->parts.part[p].factor - factor) <= 0.01 * factor;
+        if (!near) continue;
+        for (int use = 0; use < u->count; use++) set_all(u, use, factor);
+        LS_TRY(ls_parts_propose(&u->parts, search, LS_CAUSE_TARGET_COUNT, text));
+    }
+exit:
+    return status;
+}
+
+/* Any small whole factors, sequence by sequence: some left out, some counted several times. */
+static ls_status explain_counts(uses *u, ls_search *search)
+{
+    ls_status status = LS_OK;
+    char text[LS_EVIDENCE], number[16];
+    bool missing = false, other = false;
+    int length = snprintf(text, sizeof text, "sequences count");
+    if (u->each < 2) goto exit;
+    for (size_t p = 0; p < u->parts.count; p++) {
+        const ls_part *part = &u->parts.part[p];
+        if (!part->known) continue;
+        if (part->factor != rint(part->factor) || part->factor > 16) goto exit;
+        if (part->factor == 0) missing = true;
+        if (part->factor != 1) other = true;
+    }
+    if (!other) goto exit;
+    for (int use = 0; use < u->count; use++) {
+        for (size_t i = 0; i < u->each && length < (int)sizeof text - 60; i++)
+            length +=
+                snprintf(text + length, sizeof text - (size_t)length, " %s",
+                         ls_factor_text(u->parts.part[(size_t)use * u->each + i].factor, number));
+        if (u->count == 2)
+            length += snprintf(text + length, sizeof text - (size_t)length, " times in use as %s%s",
+                               use == 0 ? "input" : "head", use == 0 ? "," : "");
+    }
+    if (u->count == 1) snprintf(text + length, sizeof text - (size_t)length, " times");
+    LS_TRY(ls_parts_propose(&u->parts, search,
+                            missing ? LS_CAUSE_NOT_REDUCED : LS_CAUSE_REDUCED_TWICE, text));
 exit:
     return status;
 }
@@ -247,6 +298,8 @@ ls_status ls_cause_uses(ls_search *search)
     LS_TRY(ls_parts_fit(&u.parts, search, &done));
     if (!done) goto exit;
     fitted = u;
+    LS_TRY(explain_divisor(&u, search));
+    u = fitted;
     if (blocks == B) LS_TRY(explain_cuts(&u, search));
     u = fitted;
     for (size_t p = 0; p < u.parts.count; p++)
@@ -255,6 +308,8 @@ ls_status ls_cause_uses(ls_search *search)
     LS_TRY(explain_uses(&u, search));
     u = fitted;
     if (blocks == B) LS_TRY(explain_run(&u, search));
+    u = fitted;
+    if (blocks == B && search->best.cause == LS_CAUSE_NONE) LS_TRY(explain_counts(&u, search));
     LS_TRY(try_token_shares(search));
 exit:
     return status;

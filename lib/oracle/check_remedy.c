@@ -42,6 +42,9 @@ const char *ls_cause_remedy(ls_cause cause)
                                   "take the masks of masks.safetensors",
         [LS_CAUSE_POSITIONS] = "count positions from the start of the sequence, not of the shard; "
                                "a rotary pair is i and i + half of a head's width",
+        [LS_CAUSE_TARGET_COUNT] = "divide the loss once, by the number of targets of the whole "
+                                  "batch that are not -100",
+        [LS_CAUSE_NOT_CLIPPED] = "scale the gradients themselves, those that the optimizer reads",
     };
     return cause >= 0 && cause < LS_CAUSES ? remedies[cause] : NULL;
 }

@@ -62,6 +62,15 @@ START_TEST(parameter_gradients)
     for (size_t t = 0; t < B * S; t++) w[t] = t / S < 2 ? 4 : t / S < 4 ? 2 : 1;
     expect_cause(&s, name, up(&s, w), LS_CAUSE_REDUCED_TWICE, "is doubled");
 
+    /* "the last loss used three times: 300 for 111"; "a replica's reduction skipped on early
+     * micro-batches" */
+    for (size_t t = 0; t < B * S; t++) w[t] = t / S < 4 ? 0 : 3;
+    expect_cause(&s, name, up(&s, w), LS_CAUSE_NOT_REDUCED, "sequences count 0 0 0 0 3 3");
+    for (size_t t = 0; t < B * S; t++) w[t] = t / S == 3 || t / S == 4 ? 0 : 1;
+    expect_cause(&s, name, up(&s, w), LS_CAUSE_NOT_REDUCED, "sequences count 1 1 1 0 0 1");
+    for (size_t t = 0; t < B * S; t++) w[t] = t / S == 3 ? 2 : 1;
+    expect_cause(&s, name, up(&s, w), LS_CAUSE_REDUCED_TWICE, "sequences count 1 1 1 2 1 1");
+
     /* tokens of one sequence-parallel rank: what is whole on every rank is not reduced over them */
     for (size_t t = 0; t < B * S; t++) w[t] = t % S >= 4 && t % S < 8;
     expect_cause(&s, "grad.layers.1.attention.output.bias",
@@ -170,7 +179,16 @@ START_TEST(means)
     for (size_t i = 0; i < B * S * V; i++) sum[i] *= whole;
     expect_cause(&s, "loss", twice, LS_CAUSE_REDUCED_TWICE, "2 x right");
     expect_cause(&s, "loss", half, LS_CAUSE_AVERAGED, "1/4 x right");
-    expect_cause(&s, "d.logits", sum, LS_CAUSE_REDUCED_TWICE, "the sum was not divided");
+    expect_cause(&s, "d.logits", sum, LS_CAUSE_TARGET_COUNT, "not divided at all");
+    /* "mean loss divides by all rows although some targets are ignored" */
+    double *rows = copy_of(&s, "loss");
+    *rows *= whole / (B * S);
+    expect_cause(&s, "loss", rows, LS_CAUSE_TARGET_COUNT, "number of all tokens (72)");
+    double w[B * S];
+    all(w, whole / (B * S));
+    expect_cause(&s, "grad.layers.0.mlp.up.weight", up(&s, w), LS_CAUSE_TARGET_COUNT, "(72)");
+    all(w, whole);
+    expect_cause(&s, "grad.layers.0.mlp.up.weight", up(&s, w), LS_CAUSE_TARGET_COUNT, "(1)");
     scene_end(&s);
 }
 END_TEST
@@ -246,6 +264,8 @@ START_TEST(norms_of_a_rank)
             y[i] *= 0.5 / sqrt(squares(&s, 2, rank, 1));
         }
         expect_cause(&s, clipped, y, LS_CAUSE_CLIPPING_PER_RANK, "tp");
+        /* "norm right but nothing scaled" */
+        expect_cause(&s, clipped, copy_of(&s, grad), LS_CAUSE_NOT_CLIPPED, "the gradient itself");
         y = copy_of(&s, grad);
         for (size_t i = 0; i < n; i++) y[i] *= 0.5 / sqrt(squares(&s, 3, 3, 3));
         expect_cause(&s, clipped, y, LS_CAUSE_REPLICAS_COUNTED, "(tp 3)");

@@ -231,6 +231,9 @@ START_TEST(losses_and_their_gradients)
     for (size_t t = 0; t < B * S; t++) next[t] = s.targets[t / S * S + (t + 1) % S];
     expect_cause(&s, "token_loss", losses(&s, next, 0), LS_CAUSE_TARGET_SHIFT, "token t + 1");
 
+    for (size_t t = 0; t < B * S; t++) next[t] = s.targets[(t + 2 * S) % (B * S)];
+    expect_cause(&s, "token_loss", losses(&s, next, 0), LS_CAUSE_TARGET_SHIFT, "sequence b + 2");
+
     expect_cause(&s, "token_loss", losses(&s, s.targets, 384 - V), LS_CAUSE_PADDED_VOCABULARY,
                  "vocabulary of 384, not 263");
     expect_cause(&s, "d.logits", logit_gradient(&s, s.targets, 264 - V), LS_CAUSE_PADDED_VOCABULARY,

@@ -129,6 +129,10 @@ START_TEST(gradients_into_blocks)
             for (size_t c = 0; c < D; c++) y[t * D + c] += dz[t * V + v] * w[v * D + c];
     expect_cause(&s, "d.final_norm", y, LS_CAUSE_NOT_REDUCED, "rank 1 of tp 2");
 
+    /* rank 0's part in the place of rank 1's */
+    y = back(&s, zeros(n), "d.layers.1.up", D, F, "layers.1.mlp.up.weight", 0, 30, 2);
+    expect_cause(&s, "d.layers.1.norm2", y, LS_CAUSE_NOT_REDUCED, "granules count 2 2 2 0 0 0");
+
     /* the residual bypasses: only what comes through the norm twice */
     const double *through = value(&s, "d.layers.0.after_attention"),
                  *bypass = value(&s, "d.layers.0.layer");
