@@ -77,7 +77,7 @@ bool ls_search_explains(const ls_search *search, const double *values, const dou
         if (search->held && !search->held[i]) continue;
         const double c = search->candidate[i],
                      allowed = bound ? fmax(bound[i], of->bound[i]) : of->bound[i];
-        if (!meets(c, values[i], allowed + exact * fabs(values[i]))) return false;
+        if (!meets(c, values[i], allowed + exact * (1 + fabs(values[i])))) return false;
         if (!meets(c, of->right[i], of->bound[i]) && !meets(values[i], of->right[i], of->bound[i]))
             told_apart = true;
         if (fabs(c - values[i]) >= left) left = fabs(c - values[i]), there = allowed;
