@@ -170,7 +170,7 @@ static void end_line(judging *j, tally *t)
     for (size_t e = 1; e < t->ballot.n; e++)
         if (t->ballot.entries[e].votes > t->ballot.entries[best].votes) best = e;
     if (t->ballot.n > 0 && t->line.kind != LS_JUDGE_ORDERED) {
-        snprintf(t->line.suspected, sizeof t->line.suspected, "%s", t->ballot.entries[best].text);
+        memcpy(t->line.suspected, t->ballot.entries[best].text, JUDGE_SUSPICION);
         t->line.explained = t->ballot.entries[best].votes;
     }
     if (t->ballot.n == 0 && failed > 0 && j->operation->otherwise != NULL)

@@ -42,6 +42,7 @@ static const fault_row FAULTS[] = {
     {GATHER_FIRST, "all_gather_columns", LS_JUDGE_EXACT,
      "joined along the first dimension instead of the last"},
     {TO_ALL_REVERSED, "all_to_all", LS_JUDGE_EXACT, "blocks in the wrong order"},
+    {RECEIVE_CUT, "send_receive", LS_JUDGE_EXACT, ""},
     {RESULT_BEFORE, "all_reduce_sum", LS_JUDGE_BOUNDED, "the result of the call before"},
     {COLUMN_NO_BIAS, "column_linear_forward", LS_JUDGE_EXACT, "bias missing"},
     /* the gradient of a replicated input left un-reduced; or reduced at the boundary and again */
@@ -49,12 +50,15 @@ static const fault_row FAULTS[] = {
     {DX_NOT_REDUCED, "column_linear_backward", LS_JUDGE_BOUNDED, "partial sums not reduced"},
     {DX_TWICE, "column_linear_backward", LS_JUDGE_EXACT, "reduced twice"},
     {DW_LEFT_OVER, "column_linear_backward", LS_JUDGE_EXACT, "added to what it held before"},
+    {DW_TRANSPOSED, "column_linear_backward", LS_JUDGE_EXACT, "transposed"},
     /* the bias added before the all-reduce, on every rank */
     {BIAS_EACH, "row_linear_forward", LS_JUDGE_EXACT, "bias added once per rank"},
     {BIAS_EACH, "row_linear_forward", LS_JUDGE_BOUNDED, "bias added once per rank"},
     {ROW_NOT_REDUCED, "row_linear_forward", LS_JUDGE_EXACT, "partial sums not reduced"},
     {ROW_AVERAGE, "row_linear_forward", LS_JUDGE_EXACT, "averaged over the ranks"},
     {ROW_TWICE, "row_linear_forward", LS_JUDGE_EXACT, "reduced twice"},
+    /* the value of an in-place all-reduce, which has none, taken for the result */
+    {ROW_NOT_WRITTEN, "row_linear_forward", LS_JUDGE_EXACT, "the output is not written"},
     {ROW_NO_BIAS, "row_linear_forward", LS_JUDGE_EXACT, "bias missing"},
     {DBIAS_SUMMED, "row_linear_backward", LS_JUDGE_EXACT,
      "summed over ranks that all have the whole gradient"},

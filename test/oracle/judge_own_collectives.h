@@ -162,7 +162,9 @@ static int own_send(ls_backend_rank *me, int peer, const ls_real *buffer, size_t
 
 static int own_receive(ls_backend_rank *me, int peer, ls_real *buffer, size_t n)
 {
-    return ended(me, ls_receive(group_of(me), peer, 5, buffer, n, LS_REAL_DTYPE));
+    ls_status status = ls_receive(group_of(me), peer, 5, buffer, n, LS_REAL_DTYPE);
+    if (mistake == RECEIVE_CUT && n > 1) buffer[n - 1] = buffer[0]; /* one element too few */
+    return ended(me, status);
 }
 
 #endif

@@ -67,6 +67,10 @@ static int own_column_backward(ls_backend_rank *me, ls_real *dx, ls_real *dw, ls
                        dy, width, w, width, dx, s->in, false));
     if (mistake == DX_TWICE) LS_TRY(own_sum(me, dx, dx, n));
     for (size_t i = 0; mistake == DW_LEFT_OVER && i < s->in * width; i++) dw[i] += held[i];
+    if (mistake == DW_TRANSPOSED) {
+        memcpy(held, dw, s->in * width * sizeof *held);
+        for (size_t i = 0; i < s->in * width; i++) dw[i] = held[i % s->in * width + i / s->in];
+    }
 exit:
     ls_arena_release(arena_of(me), 0);
     return ended(me, status);
@@ -80,6 +84,7 @@ static int own_row(ls_backend_rank *me, ls_real *y, const ls_real *x, const ls_r
     const ls_tensor_parallel tp = tp_of(me);
     const ls_axis tokens = ls_axis_of(s->B, s->S), out = ls_axis_whole(s->out);
     const size_t n = s->B * s->S, width = own_width(me, s->cut);
+    if (mistake == ROW_NOT_WRITTEN) goto exit; /* the sum is what somebody returned */
     if (mistake == RIGHT || bias == NULL) {
         LS_TRY(
             ls_row_linear_forward(&tp, y, x, w, bias, tokens, cut_of(&axis, me, s->cut), s->out));
