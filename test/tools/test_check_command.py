@@ -127,6 +127,12 @@ def explained(program, checks, count):
     if "openblas" in p.engines_of(program):
         program.run("dump", "blas", *MODEL, "--steps", "2", "--gemm", "openblas")
         expect(program, checks, ["golden", "blas"], 0, ", 0 different")
+        # What the optimizer keeps is rounded step after step.
+        many_steps = [*MODEL, "--layers", "1", "--optimizer", "sgd", "--lr", "0.1", "--steps", "16",
+                      "--no-truth"]
+        program.run("dump", "many-golden", *many_steps)
+        program.run("dump", "many-blas", *many_steps, "--gemm", "openblas")
+        expect(program, checks, ["many-golden", "many-blas"], 0, ", 0 different")
 
 
 def different(program, checks, count):
