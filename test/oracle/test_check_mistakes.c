@@ -367,50 +367,6 @@ START_TEST(a_mistake_in_a_later_step)
 }
 END_TEST
 
-/* ---- a tensor's story ---- */
-
-START_TEST(where_it_is_off)
-{
-    check_fixture c;
-    ls_look *look = NULL;
-    const ls_config config = check_config("gpt2-nano");
-    check_fixture_begin(&c, &config, 1);
-    candidate_computed(&c, LS_F32, NULL);
-    /* Queries of 3 sequences, 7 tokens, 4 heads of 4: token 2 to 4, the second head, every 2nd. */
-    double *query = candidate_values(&c, 0, "layers.0.query");
-    for (size_t b = 0; b < 3; b++)
-        for (size_t s = 2; s < 5; s++)
-            for (size_t k = 4; k < 8; k += 2) query[(b * 7 + s) * 16 + k] += 0.5 + (double)(s == 3);
-    query[(1 * 7 + 3) * 16 + 6] += 10;
-    check_fixture_judge(&c, NULL);
-    fixture_ok(ls_look_create(&look, c.judgement, judged_of(&c, "layers.0.query")));
-    ck_assert(look->off_is_outside && look->right_is_local);
-    ck_assert_uint_eq(look->off, 18);
-    ck_assert_uint_eq(look->dimensions[0].touched, 3);
-    ck_assert_uint_eq(look->dimensions[1].touched, 3);
-    ck_assert_uint_eq(look->dimensions[1].first, 2);
-    ck_assert_uint_eq(look->dimensions[1].last, 4);
-    ck_assert_uint_eq(look->dimensions[1].period, 1);
-    ck_assert_uint_eq(look->dimensions[2].first, 4);
-    ck_assert_uint_eq(look->dimensions[2].last, 6);
-    ck_assert_uint_eq(look->dimensions[2].period, 2);
-    ck_assert_uint_eq(look->dimensions[2].blocks, 4);
-    ck_assert_uint_eq(look->dimensions[2].in_block[0], 0);
-    ck_assert_uint_eq(look->dimensions[2].in_block[1], 18);
-    ck_assert_uint_eq(look->n_worst, LS_LOOK_WORST);
-    ck_assert_uint_eq(look->worst[0], (1 * 7 + 3) * 16 + 6);
-    ck_assert_uint_eq(look->rows, 21);
-    ck_assert_uint_eq(look->columns, 16);
-    ck_assert_uint_eq(look->cell_rows, 2);
-    ck_assert(look->share[0 * 16 + 4] == 0);   /* tokens 0, 1 */
-    ck_assert(look->share[1 * 16 + 4] == 1);   /* tokens 2, 3 */
-    ck_assert(look->share[2 * 16 + 4] == 0.5); /* token 4, not 5 */
-    ck_assert(look->share[1 * 16 + 5] == 0);
-    ls_look_destroy(&look);
-    check_fixture_end(&c);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("check_mistakes");
@@ -429,7 +385,6 @@ int main(void)
     tcase_add_test(tests, replicas_that_differ_are_different);
     tcase_add_test(tests, what_is_missing_is_said);
     tcase_add_test(tests, a_mistake_in_a_later_step);
-    tcase_add_test(tests, where_it_is_off);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

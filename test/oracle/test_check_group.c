@@ -1,0 +1,174 @@
+/* Which wrong tensors are one mistake; and where in a tensor it is. EXACT. */
+#include "oracle/check_fixture.h"
+
+/* A mistake that is known, and one more wrong tensor. */
+static const struct {
+    const char *known;
+    ls_cause cause;
+    const char *root;
+    ls_cause its, other; /* the root's, and one that fits as well */
+    bool examined, joins, later;
+} rows[] = {
+    /* the same cause, wherever */
+    {"step0/layers.0.attention", LS_CAUSE_BIAS_PER_RANK, "step0/layers.1.mlp",
+     LS_CAUSE_BIAS_PER_RANK, LS_CAUSE_NONE, true, true, false},
+    {"step0/layers.0.attention", LS_CAUSE_BIAS_PER_RANK, "step0/layers.1.attention",
+     LS_CAUSE_AVERAGED, LS_CAUSE_NONE, true, false, false},
+    /* one that fits as well */
+    {"step0/grad.final_norm.weight", LS_CAUSE_AVERAGED, "step0/grad.final_norm.bias",
+     LS_CAUSE_SHARD_ORDER, LS_CAUSE_AVERAGED, true, true, false},
+    {"step0/grad.final_norm.weight", LS_CAUSE_AVERAGED, "step0/grad.final_norm.bias",
+     LS_CAUSE_SHARD_ORDER, LS_CAUSE_TRANSPOSED, true, false, false},
+    /* no cause: the same tensor of another layer or step; what the update makes of all parameters
+     */
+    {"step0/layers.0.activation", LS_CAUSE_GELU_VARIANT, "step0/layers.1.activation", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, true, false},
+    {"step0/layers.0.activation", LS_CAUSE_GELU_VARIANT, "step1/layers.1.activation", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, true, true},
+    {"step0/layers.0.activation", LS_CAUSE_GELU_VARIANT, "step0/layers.1.norm2", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, false, false},
+    {"step0/layers.0.activation", LS_CAUSE_NONE, "step0/layers.1.activation", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, true, false},
+    {"step0/layers.0.activation", LS_CAUSE_NONE, "step0/d.layers.0.activation", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, false, false},
+    {"step0/clipped.final_norm.weight", LS_CAUSE_NONE, "step0/clipped.final_norm.bias",
+     LS_CAUSE_NONE, LS_CAUSE_NONE, true, true, false},
+    {"step0/param.final_norm.weight", LS_CAUSE_UPDATE_TWICE, "step1/param.final_norm.bias",
+     LS_CAUSE_NONE, LS_CAUSE_NONE, true, true, true},
+    {"step0/grad.final_norm.weight", LS_CAUSE_NONE, "step0/grad.final_norm.bias", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, false, false},
+    /* a weight in another arrangement: who reads it, what it becomes */
+    {"step0/layers.0.query", LS_CAUSE_SHARD_ORDER, "step0/d.layers.0.norm1", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, true, false},
+    {"step0/layers.0.query", LS_CAUSE_INTERLEAVED, "step0/param.layers.0.attention.query.weight",
+     LS_CAUSE_NONE, LS_CAUSE_NONE, true, true, false},
+    {"step0/layers.0.query", LS_CAUSE_TRANSPOSED, "step0/d.layers.1.norm1", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, false, false},
+    {"step0/layers.0.query", LS_CAUSE_AVERAGED, "step0/d.layers.0.norm1", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, false, false},
+    /* another mask, backward: what was computed again; causal mask: what is made of probabilities
+     */
+    {"step0/d.layers.1.mlp", LS_CAUSE_DROPOUT_MASK, "step0/grad.layers.1.mlp.up.weight",
+     LS_CAUSE_NONE, LS_CAUSE_NONE, true, true, false},
+    {"step0/layers.1.layer", LS_CAUSE_DROPOUT_MASK, "step0/grad.layers.1.mlp.up.weight",
+     LS_CAUSE_NONE, LS_CAUSE_NONE, true, false, false},
+    {"step0/layers.0.probabilities", LS_CAUSE_CAUSAL_MASK, "step0/layers.1.heads", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, true, false},
+    {"step0/layers.0.probabilities", LS_CAUSE_CAUSAL_MASK, "step0/layers.1.up", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, false, false},
+    /* in a later step nobody knows */
+    {"step0/layers.0.up", LS_CAUSE_NONE, "step1/layers.0.norm1", LS_CAUSE_NONE, LS_CAUSE_NONE, true,
+     false, true},
+    {"step1/layers.0.up", LS_CAUSE_NONE, "step1/layers.1.norm1", LS_CAUSE_NONE, LS_CAUSE_NONE, true,
+     false, false},
+    {"step0/layers.0.up", LS_CAUSE_NONE, "step1/layers.0.norm1", LS_CAUSE_AVERAGED, LS_CAUSE_NONE,
+     true, false, false},
+    /* not looked at */
+    {"step0/layers.0.up", LS_CAUSE_BIAS_MISSING, "step0/layers.1.up", LS_CAUSE_NONE, LS_CAUSE_NONE,
+     false, true, false},
+    {"step0/layers.0.up", LS_CAUSE_BIAS_MISSING, "step0/layers.1.mlp", LS_CAUSE_NONE, LS_CAUSE_NONE,
+     false, false, false},
+};
+
+START_TEST(what_is_one_mistake)
+{
+    check_fixture c;
+    const ls_config config = check_config("gpt2-nano");
+    check_fixture_begin(&c, &config, 2);
+    candidate_from_run(&c, LS_ENGINE_PORTABLE, NULL);
+    check_fixture_judge(&c, NULL);
+    ls_judgement *j = c.judgement;
+    ck_assert_uint_eq(j->n_findings, 0);
+    j->findings = calloc(1, sizeof *j->findings);
+    j->findings->tensors = calloc(1, sizeof *j->findings->tensors);
+    j->n_findings = 1;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const ls_judged *root = judged_of(&c, rows[i].root);
+        const ls_suspicion suspicion = {.cause = rows[i].its,
+                                        .also = rows[i].other != LS_CAUSE_NONE,
+                                        .others = {rows[i].other}};
+        j->findings->tensor = j->findings->tensors[0] = judged_of(&c, rows[i].known);
+        j->findings->count = 1;
+        j->findings->suspicion.cause = rows[i].cause;
+        ck_assert_msg(ls_check_group(j->inside, root, &suspicion, rows[i].examined) ==
+                          (rows[i].joins ? j->findings : NULL),
+                      "row %zu: %s", i, rows[i].root);
+        ck_assert_msg(ls_check_comes_later(j->inside, root, &suspicion) == rows[i].later,
+                      "row %zu: %s, later", i, rows[i].root);
+    }
+    check_fixture_end(&c);
+}
+END_TEST
+
+/* ---- a tensor's story ---- */
+
+START_TEST(where_it_is_off)
+{
+    check_fixture c;
+    ls_look *look = NULL;
+    const ls_config config = check_config("gpt2-nano");
+    check_fixture_begin(&c, &config, 1);
+    candidate_computed(&c, LS_F32, NULL);
+    /* Queries of 3 sequences, 7 tokens, 4 heads of 4: token 2 to 4, the second head, every 2nd. */
+    double *query = candidate_values(&c, 0, "layers.0.query");
+    for (size_t b = 0; b < 3; b++)
+        for (size_t s = 2; s < 5; s++)
+            for (size_t k = 4; k < 8; k += 2) query[(b * 7 + s) * 16 + k] += 0.5 + (double)(s == 3);
+    query[(1 * 7 + 3) * 16 + 6] += 10;
+    check_fixture_judge(&c, NULL);
+    fixture_ok(ls_look_create(&look, c.judgement, judged_of(&c, "layers.0.query")));
+    ck_assert(look->off_is_outside && look->right_is_local);
+    ck_assert_uint_eq(look->off, 18);
+    ck_assert_uint_eq(look->dimensions[0].touched, 3);
+    ck_assert_uint_eq(look->dimensions[1].touched, 3);
+    ck_assert_uint_eq(look->dimensions[1].first, 2);
+    ck_assert_uint_eq(look->dimensions[1].last, 4);
+    ck_assert_uint_eq(look->dimensions[1].period, 1);
+    ck_assert_uint_eq(look->dimensions[2].first, 4);
+    ck_assert_uint_eq(look->dimensions[2].last, 6);
+    ck_assert_uint_eq(look->dimensions[2].period, 2);
+    ck_assert_uint_eq(look->dimensions[2].blocks, 4);
+    ck_assert_uint_eq(look->dimensions[2].in_block[0], 0);
+    ck_assert_uint_eq(look->dimensions[2].in_block[1], 18);
+    ck_assert_uint_eq(look->n_worst, LS_LOOK_WORST);
+    ck_assert_uint_eq(look->worst[0], (1 * 7 + 3) * 16 + 6);
+    ck_assert_uint_eq(look->rows, 21);
+    ck_assert_uint_eq(look->columns, 16);
+    ck_assert_uint_eq(look->cell_rows, 2);
+    ck_assert(look->share[0 * 16 + 4] == 0);   /* tokens 0, 1 */
+    ck_assert(look->share[1 * 16 + 4] == 1);   /* tokens 2, 3 */
+    ck_assert(look->share[2 * 16 + 4] == 0.5); /* token 4, not 5 */
+    ck_assert(look->share[1 * 16 + 5] == 0);
+    ls_look_destroy(&look);
+    /* Tokens 0, 1 and 4: neither a run nor every other one. */
+    double *key = candidate_values(&c, 0, "layers.1.key");
+    for (size_t b = 0; b < 3; b++) key[b * 7 * 16] += 1, key[(b * 7 + 1) * 16] += 1;
+    key[(2 * 7 + 4) * 16 + 5] += 1;
+    check_fixture_judge(&c, NULL);
+    fixture_ok(ls_look_create(&look, c.judgement, judged_of(&c, "layers.1.key")));
+    ck_assert_uint_eq(look->off, 7);
+    ck_assert_uint_eq(look->dimensions[1].touched, 3);
+    ck_assert_uint_eq(look->dimensions[1].first, 0);
+    ck_assert_uint_eq(look->dimensions[1].last, 4);
+    ck_assert_uint_eq(look->dimensions[1].period, 0);
+    ck_assert_uint_eq(look->dimensions[0].period, 1);
+    ls_look_destroy(&look);
+    check_fixture_end(&c);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("check_group");
+    TCase *tests = tcase_create("check_group");
+    tcase_set_timeout(tests, 60);
+    tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
+    tcase_add_test(tests, what_is_one_mistake);
+    tcase_add_test(tests, where_it_is_off);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
