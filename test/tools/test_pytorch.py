@@ -38,7 +38,7 @@ def main():
             name in done.out for name in ("bias added once per rank", "update applied twice",
                                           "another scale of the attention scores")),
                     f"three mistakes\n{done}")
-    # 200 words: the second rank has padded ones. 7 sequences for 2 ranks and 2 micro-batches.
+    # 130 words: the second rank has padded ones. 7 sequences for 2 ranks and 2 micro-batches.
     done = run("--tp", "2", "--dp", "2", "--micro-batches", "2", "--each",
                "mean-of-means,averaged-gradient,tied-embedding,unsynchronised,padded-vocabulary",
                *SMALL, "--batch", "7", "--vocab", "200")

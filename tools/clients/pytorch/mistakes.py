@@ -1,5 +1,7 @@
 """The mistakes that this client can make on purpose: name -> (what is done wrong, what it needs,
-the causes, as `lockstep check --json` names them, that it must find: these and no others)."""
+the causes, as `lockstep check --json` names them, that it must find, the first of them first: these
+and no others; with * also wrong tensors of unknown cause, which show that something was loaded
+otherwise, or what check cannot see, as padded rows)."""
 
 MISTAKES = {
     "bias-per-rank": ("every rank adds the bias of a row-parallel linear before the sum", "tp",
@@ -15,10 +17,10 @@ MISTAKES = {
                       "replicated-gradient"),
     "positions": ("every shard of the sequence counts its positions from 0", "sp", "positions"),
     "sequence-order": ("tokens are gathered with the last rank's in front", "sp",
-                       "shard-order"),
+                       "shard-order *"),
     "shard-order": ("rank r loads the rows of rank T - 1 - r of the attention's output matrix",
-                    "tp", "shard-order"),
-    "query-key": ("query and key trade places", "", "interleaved"),
+                    "tp", "shard-order *"),
+    "query-key": ("query and key trade places", "", "interleaved *"),
     "transposed": ("the attention's output matrix is used as [out, in]", "tp 1", "transposed"),
     "score-scale": ("scores are divided by the head width, not by its root", "", "score-scale"),
     "causal-mask": ("a token sees the one that follows it", "", "causal-mask"),
@@ -27,7 +29,7 @@ MISTAKES = {
     "dropout-mask": ("another dropout mask in the residual stream than the golden one", "dropout",
                      "dropout-mask"),
     "padded-vocabulary": ("the padded rows of the vocabulary take part in the softmax",
-                          "padding", "padded-vocabulary"),
+                          "padding", "padded-vocabulary *"),
     "target-shift": ("targets, already shifted, are shifted once more", "", "target-shift"),
     "mean-of-means": ("every data-parallel rank takes the mean of its own loss, then the mean of "
                       "these is taken", "dp", "mean-of-means"),
