@@ -125,8 +125,9 @@ static bool can_cut(const ls_sum *s, size_t ranks)
 }
 
 /* Whether the parts that can be seen are those of rank `rank` of `ranks` (there 1), or all others
- * (there 0), in every addend that is a sum over ranks. */
-static bool is_share(const ls_sum *s, size_t ranks, size_t rank, double there)
+ * (there 0), in every addend that is a sum over ranks. alone: of what one rank holds, whose own
+ * parts may give nothing: words that no token is. */
+static bool is_share(const ls_sum *s, size_t ranks, size_t rank, double there, bool alone)
 {
     bool seen[2] = {false, false};
     if (!can_cut(s, ranks)) return false;
@@ -141,7 +142,7 @@ static bool is_share(const ls_sum *s, size_t ranks, size_t rank, double there)
             if (part->known) seen[own] = true;
         }
     }
-    return seen[0] && seen[1];
+    return seen[0] && (seen[1] || (alone && there == 1));
 }
 
 static ls_status propose_share(ls_sum *s, ls_search *search, size_t ranks, size_t rank,
@@ -184,7 +185,7 @@ static ls_status explain_part(ls_sum *s, ls_search *search)
     for (int there = 1; there >= 0; there--)
         for (size_t ranks = 2; ranks <= 64; ranks++)
             for (size_t rank = 0; rank < ranks; rank++)
-                if (is_share(s, ranks, rank, there)) {
+                if (is_share(s, ranks, rank, there, search->held != NULL)) {
                     LS_TRY(propose_share(s, search, ranks, rank, there));
                     goto exit;
                 }
