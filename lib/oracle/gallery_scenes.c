@@ -58,7 +58,8 @@ const ls_gallery_scene ls_gallery_scenes[LS_SCENES] = {
                               .micro_batches = 1},
 };
 
-/* Words that repeat, with a letter out of place now and then. */
+/* Words that repeat, with a letter out of place now and then; bytes twice as large, so that every
+ * share of the vocabulary has some. */
 static const ls_text *some_text(void)
 {
     static unsigned char bytes[6000];
@@ -67,8 +68,9 @@ static const ls_text *some_text(void)
     uint32_t state = 2463534242u;
     for (size_t i = 0; i < sizeof bytes; i++) {
         state = state * 1664525u + 1013904223u;
-        bytes[i] = (unsigned char)(state >> 28 == 0 ? 32 + (state >> 16) % 95
-                                                    : (unsigned)words[i % (sizeof words - 1)]);
+        bytes[i] =
+            (unsigned char)(2 * (state >> 28 == 0 ? 32 + (state >> 16) % 95
+                                                  : (unsigned)words[i % (sizeof words - 1)]));
     }
     return &text;
 }

@@ -47,6 +47,7 @@ const char *ls_fault_name(ls_fault fault)
         [LS_FAULT_UPDATE_TWICE] = "update-twice",
         [LS_FAULT_DROPOUT_MASK] = "dropout-mask",
         [LS_FAULT_POSITIONS_RESTART] = "positions-restart",
+        [LS_FAULT_EMBEDDING_NOT_REDUCED] = "embedding-not-reduced",
         [LS_FAULT_ROTARY_PAIRS] = "rotary-pairs",
     };
     return (unsigned)fault < LS_FAULTS_COUNT ? names[fault] : "no fault";

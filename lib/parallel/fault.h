@@ -48,7 +48,8 @@ typedef enum ls_fault {
     LS_FAULT_UPDATE_TWICE,      /* two optimizer steps for one                                    */
     LS_FAULT_DROPOUT_MASK,      /* a layer computed again draws another mask                      */
     LS_FAULT_POSITIONS_RESTART, /* sequence parallel: every share begins with position 0          */
-    LS_FAULT_ROTARY_PAIRS,      /* 2i with 2i + 1 for i with i + half a head                      */
+    LS_FAULT_EMBEDDING_NOT_REDUCED, /* every rank goes on with its own rows of the token table */
+    LS_FAULT_ROTARY_PAIRS, /* 2i with 2i + 1 for i with i + half a head                      */
     LS_FAULTS_COUNT
 } ls_fault;
 

@@ -18,9 +18,8 @@ void ls_fault_own_sum(ls_real *out, const ls_real *partials, size_t nodes, size_
     }
 }
 
-/* The same where own tokens alone are wanted: own tokens x width. */
-static void own_tokens_sum(const ls_tensor_parallel *tp, ls_real *own, ls_real *partials,
-                           size_t nodes, ls_axis tokens, size_t width)
+void ls_fault_own_tokens(const ls_tensor_parallel *tp, ls_real *own, ls_real *partials,
+                         size_t nodes, ls_axis tokens, size_t width)
 {
     ls_share share = ls_own_share(tp, tokens.granule);
     size_t count = share.count * width;
@@ -40,7 +39,7 @@ void ls_fault_reduction(const ls_tensor_parallel *tp, bool forward, ls_real *own
     size_t count = ls_axis_extent(ls_own_tokens(tp, tokens)) * width;
     ls_real members = (ls_real)ls_group_size(tp->group);
     if (ls_faulty(forward ? LS_FAULT_NOT_REDUCED : LS_FAULT_INPUT_GRADIENT_NOT_REDUCED))
-        own_tokens_sum(tp, own, partials, nodes, tokens, width);
+        ls_fault_own_tokens(tp, own, partials, nodes, tokens, width);
     if (ls_faulty(forward ? LS_FAULT_REDUCED_TWICE : LS_FAULT_INPUT_GRADIENT_TWICE))
         ls_scale(own, own, members, count);
     if (ls_faulty(LS_FAULT_AVERAGED_RANKS) && forward) ls_scale(own, own, 1 / members, count);

@@ -16,6 +16,11 @@
 #define ls_fault_own_sum LS_TYPED(ls_fault_own_sum)
 void ls_fault_own_sum(ls_real *out, const ls_real *partials, size_t nodes, size_t count);
 
+/* The same where own tokens alone are wanted: own tokens x width. */
+#define ls_fault_own_tokens LS_TYPED(ls_fault_own_tokens)
+void ls_fault_own_tokens(const ls_tensor_parallel *tp, ls_real *own, ls_real *partials,
+                         size_t nodes, ls_axis tokens, size_t width);
+
 /* What becomes of a reduced product, own tokens x width: of a row-cut matrix forward, else of a
  * column-cut one backward. partials: nodes x tokens x width, changed. */
 #define ls_fault_reduction LS_TYPED(ls_fault_reduction)

@@ -3,6 +3,7 @@
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/bring_together.h"
+#include "parallel/fault_parts.h"
 #include "parallel/look.h"
 
 ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *table,
@@ -23,6 +24,7 @@ ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y, c
     LS_TRY(ls_look_partials(tp, (size_t)ls_group_size(tp->group), &own, 1, D, part));
     LS_TRY(ls_one_leaf_each(tp->group, tp->temporary, &one_each));
     LS_TRY(ls_sum_to_own_tokens(tp, y, part, tokens, D, &one_each));
+    if (ls_faulty(LS_FAULT_EMBEDDING_NOT_REDUCED)) ls_fault_own_tokens(tp, y, part, 1, tokens, D);
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;
