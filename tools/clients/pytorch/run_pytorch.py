@@ -28,10 +28,11 @@ SKIPPED = 77
 
 def start_with_torch():
     """Begins again in a python3 that has PyTorch, when this one has not."""
+    question = "import sys; from importlib.util import find_spec; " \
+        "sys.exit(None in map(find_spec, ('torch', 'numpy')))"
     for python in (os.environ.get("LOCKSTEP_PYTHON"), sys.executable, "/usr/bin/python3"):
-        if python and subprocess.run([python, "-c", "import torch, numpy"], check=False,
-                                     stdout=subprocess.DEVNULL,
-                                     stderr=subprocess.DEVNULL).returncode == 0:
+        if python and shutil.which(python) and subprocess.run(
+                [python, "-c", question], check=False, stderr=subprocess.DEVNULL).returncode == 0:
             if python != sys.executable:
                 os.execve(python, [python, *sys.argv],
                           {**os.environ, "LOCKSTEP_PYTHON": python})
