@@ -79,7 +79,7 @@ def _are_counts(values, most):
 
 def from_bf16(bits):
     """bf16 as 16-bit numbers -> float32, exactly."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    return np.stack([np.zeros_like(bits), bits], axis=-1).view("<f4").reshape(np.shape(bits))
 
 
 def to_bf16(values):
@@ -246,8 +246,8 @@ class Golden:
             _fail(name, "version %s of the format; this program reads version %d",
                   show(self.manifest.get("version")), VERSION)
         self.kind, self.dtype = self._get("kind", str), self._get("dtype", str)
-        self.model, self.layout = self._get("model", dict), self._get("layout", dict)
-        self.optimizer = self._get("optimizer", dict)
+        self.model, self.layout, self.optimizer = (
+            self._get(key, dict) for key in ("model", "layout", "optimizer"))
         first = self._get("first_step", int)
         self.steps = range(first, first + self._get("steps", int))
         self.tensors = {}

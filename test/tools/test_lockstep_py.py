@@ -322,6 +322,58 @@ def check_program(checks, folder, golden):
                 done.stdout == "", f"{done}")
 
 
+# ---- with the program ----
+
+MODELS = {"gpt2-nano": (["--layers", "1", "--steps", "2"], "tp 3 x sp", 3, True),
+          "llama-nano": (["--layers", "1", "--batch", "3"], "tp 6", 6, False),
+          "bert-nano": (["--layers", "1", "--batch", "2", "--seq", "13"], "tp 2 x sp", 2, True)}
+
+
+def judged(checks, program, what, golden, place, status, text):
+    done = subprocess.run([program, "check", golden.path, place], capture_output=True, text=True,
+                          check=False)
+    checks.that(done.returncode == status and text in done.stdout,
+                f"{what}: status {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def check_with_program(checks, folder, program):
+    for model, (words, layout, ranks, sp) in MODELS.items():
+        place = os.path.join(folder, model)
+        done = subprocess.run([program, "dump", place, "--model", model, "--no-truth", *words],
+                              capture_output=True, text=True, check=False)
+        if not checks.that(done.returncode == 0, f"{model}: {done.stderr}"):
+            continue
+        golden = lockstep.Golden(place)
+        batch = golden.batch(0)
+        checks.that(batch.tokens.shape == golden["token_loss"].shape, f"{model}: batch")
+        checks.that((batch.order is None) == (model != "bert-nano"), f"{model}: order")
+        mask = golden.mask("layers.0.heads", 0)
+        checks.that(mask is None if not golden.model["dropout"] else
+                    mask.shape == golden["layers.0.probabilities"].shape, f"{model}: mask")
+        for name, dtype in (("whole", None), ("bf16", "BF16")):
+            out = lockstep.Candidate(os.path.join(folder, name + model), golden)
+            for tensor in golden.names():
+                out.add(tensor, golden[tensor], dtype=dtype)
+            out.write()
+            judged(checks, program, f"{model}, {name}", golden, out.folder, 0, ", 0 different")
+        # Every rank's part, as the library would cut it: with its cut, and by the layout alone.
+        for layout_alone in (False, True):
+            for rank in range(ranks):
+                out = lockstep.Candidate(os.path.join(folder, f"ranks{layout_alone}-{model}"),
+                                         rank=rank, ranks=ranks,
+                                         layout=layout if layout_alone else None)
+                for tensor in golden.names():
+                    cut = golden.cut(tensor, tp=(rank, ranks), sp=(rank, ranks) if sp else None)
+                    out.add(tensor, golden[tensor][lockstep.slices(cut)],
+                            cut=None if layout_alone else cut)
+                out.write()
+            judged(checks, program, f"{model}, {layout}, {layout_alone}", golden, out.folder, 0,
+                   " equal, 0 explained, 0 different")
+        out.tensors["step0/loss"] = out.tensors["step0/loss"] * 2
+        out.write()  # the last rank's loss is another
+        judged(checks, program, f"{model}, a replica", golden, out.folder, 1, "1 different")
+
+
 def main():
     checks = Checks()
     check_bf16(checks)
@@ -332,6 +384,9 @@ def main():
         golden = check_golden(checks, folder)
         check_candidate(checks, folder, golden)
         check_program(checks, folder, golden)
+    if len(sys.argv) > 2:
+        with tempfile.TemporaryDirectory() as folder:
+            check_with_program(checks, folder, os.path.abspath(sys.argv[2]))
     checks.finish()
 
 
