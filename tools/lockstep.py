@@ -166,9 +166,8 @@ def _as_stored(path, name, array, dtype):
               dtype or array.dtype, ", ".join(DTYPES))
     if array.ndim > MOST_DIMS:
         _fail(path, "tensor %s: %d dimensions; at most %d", show(name), array.ndim, MOST_DIMS)
-    if dtype == "BF16":
-        array = to_bf16(array).reshape(array.shape)
-    return dtype, np.array(array, DTYPES[dtype], order="C")
+    values = to_bf16(array).reshape(array.shape) if dtype == "BF16" else array
+    return dtype, np.array(values, DTYPES[dtype], order="C")
 
 
 def write_safetensors(path, tensors, metadata=None, dtypes=None):
@@ -376,6 +375,7 @@ class Candidate:
             name = "step%d/%s" % (step, name)
         self.dtypes[name], array = _as_stored(self.path, name, array, dtype)
         whole = list(self.golden.about(name)["shape"]) if self.golden else None
+        array = array.reshape(() if whole == [] and array.size == 1 else array.shape)
         runs = [(0, n) for n in whole or array.shape] if cut is None else list(cut)
         shape = [end - first for first, end in runs]
         if shape != list(array.shape) or whole is not None and (

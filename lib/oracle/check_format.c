@@ -107,12 +107,20 @@ uint64_t ls_check_ulps(ls_dtype dtype, double a, double b)
 ls_check_formats ls_check_look_at(ls_dtype dtype, const void *values, size_t count)
 {
     const unsigned char *at = values;
-    ls_check_formats all = {dtype == LS_F32, dtype == LS_F32, 0};
-    for (size_t i = 0; i < count && (all.bf16 || all.f16); i++, at += sizeof(float)) {
+    const bool wide = dtype == LS_F64, any = wide || dtype == LS_F32;
+    ls_check_formats all = {wide, any, any, 0};
+    for (size_t i = 0; i < count && (all.f32 || all.bf16 || all.f16); i++) {
         uint32_t bits;
         float value;
-        memcpy(&bits, at, sizeof bits);
-        memcpy(&value, at, sizeof value);
+        if (wide) {
+            double whole;
+            memcpy(&whole, at + i * sizeof whole, sizeof whole);
+            value = (float)whole;
+            if (!isnan(whole) && (double)value != whole) all.f32 = all.bf16 = all.f16 = false;
+        } else {
+            memcpy(&value, at + i * sizeof value, sizeof value);
+        }
+        memcpy(&bits, &value, sizeof bits);
         if ((bits & 0x007fffffu) != 0 && isfinite(value)) all.telling++;
         if ((bits & 0xffffu) != 0) all.bf16 = false;
         if (!all.f16 || value == 0 || !isfinite(value)) continue;

@@ -18,11 +18,11 @@ void ls_check_round(ls_dtype format, double *values, size_t count);
  */
 uint64_t ls_check_ulps(ls_dtype format, double a, double b);
 
-/* Whether every value of an F32 tensor is a number of BF16, of F16; and how many have more than one
- * significant bit: 0, 1 and 1/2 are numbers of every format and tell nothing. Of other dtypes: no.
- */
+/* Whether every value of an F64 tensor is a number of F32, every one of an F64 or F32 tensor one of
+ * BF16, of F16; and how many have more than one significant bit: 0, 1 and 1/2 are numbers of every
+ * format and tell nothing. Of other dtypes: no. */
 typedef struct ls_check_formats {
-    bool bf16, f16;
+    bool f32, bf16, f16;
     size_t telling;
 } ls_check_formats;
 ls_check_formats ls_check_look_at(ls_dtype dtype, const void *values, size_t count);

@@ -157,7 +157,9 @@ void ls_check_state_destroy(struct ls_check **check)
 /* ---- formats ---- */
 
 /* So many numbers that all fit a coarser format are no accident. Of fewer it is believed when
- * another tensor has shown that the candidate has that format. */
+ * another tensor has shown that the candidate has that format. Of binary32 written as binary64 most
+ * tensors must show it: what is copied from weights given in binary32 has their numbers in every
+ * precision. */
 enum { TELLING = 32 };
 
 /* Of candidate tensor i: also one that is not asked for is an operand. */
@@ -175,13 +177,16 @@ ls_status ls_check_find_formats(struct ls_check *check)
     ls_status status = LS_OK;
     const size_t places = check->steps * check->nodes;
     bool bf16 = false, f16 = false;
+    size_t f32 = 0, f64 = 0; /* tensors of binary64 that are numbers of binary32, and others */
     for (size_t i = 0; i < places; i++)
         if (check->places[i].candidate) check->places[i].format = check->places[i].candidate->dtype;
     if (check->golden->kind == LS_GOLDEN_INTEGERS) goto exit; /* which are numbers of all formats */
     LS_TRY(ls_check_work(check, look_at, check->candidate->count, "looking at formats"));
     for (size_t i = 0; i < places; i++) {
         const ls_check_formats *of = &check->places[i].formats;
+        if (check->places[i].format == LS_F64 && !of->f32) f64++;
         if (of->telling < TELLING) continue;
+        if (of->f32) f32++;
         if (of->bf16) bf16 = true;
         if (of->f16 && !of->bf16) f16 = true; /* 8 bits are numbers of both */
     }
@@ -191,6 +196,8 @@ ls_status ls_check_find_formats(struct ls_check *check)
             place->format = LS_BF16;
         else if (f16 && place->formats.f16)
             place->format = LS_F16;
+        else if (f32 > f64 && place->formats.f32)
+            place->format = LS_F32;
     }
 exit:
     return status;

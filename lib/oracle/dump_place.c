@@ -2,6 +2,7 @@
  * so it must be one itself, and nothing besides. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +33,13 @@ static bool is_known(const char *name, bool in_ranks)
     return false;
 }
 
+/* A folder under the name of a file would be removed with all that is in it. */
+static bool is_folder(DIR *dir, const char *name)
+{
+    struct stat about;
+    return fstatat(dirfd(dir), name, &about, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(about.st_mode);
+}
+
 static ls_status look_through(const char *folder, bool in_ranks, const char *shown, int *ret_count)
 {
     ls_status status = LS_OK;
@@ -44,7 +52,8 @@ static ls_status look_through(const char *folder, bool in_ranks, const char *sho
     }
     for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        if (!is_known(entry->d_name, in_ranks))
+        const bool may_be_folder = !in_ranks && strcmp(entry->d_name, "ranks") == 0;
+        if (!is_known(entry->d_name, in_ranks) || (!may_be_folder && is_folder(dir, entry->d_name)))
             LS_FAIL(LS_ERR_INPUT,
                     "%s: has %s%s in it, which no golden directory has; name a new folder, an "
                     "empty one or a golden directory to replace",

@@ -69,19 +69,39 @@ START_TEST(operands_are_the_candidates_own)
 }
 END_TEST
 
-/* Computed in bf16 or f16, written as f32: taken for what it is. */
+/* Computed in one format, written in a wider one: taken for what it is. */
 START_TEST(a_widened_file_is_judged_as_what_was_computed)
 {
+    static const ls_dtype rows[][2] = {{LS_BF16, LS_F32}, {LS_F16, LS_F32},  {LS_F32, LS_F64},
+                                       {LS_F32, LS_F64},  {LS_BF16, LS_F64}, {LS_F16, LS_F64}};
     check_fixture c;
-    const ls_config config = check_config(models[0]);
-    const ls_dtype format = _i ? LS_F16 : LS_BF16;
+    const ls_config config = check_config(models[_i == 3]);
+    const ls_dtype format = rows[_i][0], written = rows[_i][1];
     check_fixture_begin(&c, &config, 1);
     candidate_computed(&c, format, NULL);
-    write_as(&c, LS_F32);
+    write_as(&c, written);
     check_fixture_judge(&c, NULL);
     expect_none_different(&c);
-    ck_assert_int_eq(judged_of(&c, "layers.0.query")->candidate->dtype, LS_F32);
+    ck_assert_int_eq(judged_of(&c, "layers.0.query")->candidate->dtype, written);
     ck_assert_int_eq(judged_of(&c, "layers.0.query")->format, format);
+    ck_assert_int_eq(judged_of(&c, "loss")->format, format);
+    check_fixture_end(&c);
+}
+END_TEST
+
+/* What is copied out of weights given in binary32 (Llama's embedding) has numbers of binary32 in a
+ * run in binary64 too, and is no reason to judge that run more loosely. */
+START_TEST(a_copy_of_weights_makes_a_run_no_coarser)
+{
+    check_fixture c;
+    const ls_config config = check_config("llama-nano");
+    check_fixture_begin(&c, &config, 1);
+    candidate_computed(&c, LS_F64, NULL);
+    double *query = candidate_values(&c, 0, "layers.0.query");
+    query[0] *= 1 + 1e-9;
+    check_fixture_judge(&c, NULL);
+    ck_assert_int_eq(judged_of(&c, "layers.0.query")->precision, LS_F64);
+    ck_assert_int_eq(judged_of(&c, "layers.0.query")->verdict, LS_DIFFERENT_TENSOR);
     check_fixture_end(&c);
 }
 END_TEST
@@ -234,7 +254,8 @@ int main(void)
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tests, another_precision_is_explained, 0, 8);
     tcase_add_loop_test(tests, operands_are_the_candidates_own, 0, 8);
-    tcase_add_loop_test(tests, a_widened_file_is_judged_as_what_was_computed, 0, 2);
+    tcase_add_loop_test(tests, a_widened_file_is_judged_as_what_was_computed, 0, 6);
+    tcase_add_test(tests, a_copy_of_weights_makes_a_run_no_coarser);
     tcase_add_loop_test(tests, mixed_precision_is_explained, 0, 2);
     tcase_add_test(tests, products_in_half_precision_must_be_said);
     tcase_add_loop_test(tests, the_norm_alone_is_judged, 0, 4);

@@ -151,6 +151,10 @@ def bad_input(program, checks):
     program.write("file", "x")
     os.mkdir(os.path.join(program.folder, "full"))
     program.write("full/notes.txt", "mine")
+    os.makedirs(os.path.join(program.folder, "odd", "forward.safetensors"))
+    program.write("odd/manifest.json", '{"format": "lockstep golden"}')
+    program.write("odd/forward.safetensors/notes.txt", "mine")
+    refused(program, checks, ["odd"], "odd", "forward.safetensors")
     refused(program, checks, [], "DIR", "missing")
     refused(program, checks, ["a", "b"], "b")
     refused(program, checks, [""], "DIR")
@@ -166,7 +170,8 @@ def bad_input(program, checks):
     refused(program, checks, ["new", "--tp", "5"], "--tp 5", "12 heads")
     refused(program, checks, ["new", "--load", "absent"], "absent")
     refused(program, checks, ["new", "--text", "absent"], "absent")
-    checks.that(program.read("full/notes.txt") == b"mine", "touched what was there")
+    for folder in ("full", "odd/forward.safetensors"):
+        checks.that(program.read(f"{folder}/notes.txt") == b"mine", f"{folder}: touched")
     helped = program.run("dump", "--help")
     checks.that(helped.status == 0 and "--per-rank" in helped.out and "lockstep dump DIR" in
                 helped.out and helped.err == "", f"--help\n{helped}")

@@ -276,12 +276,16 @@ def check_candidate(checks, folder, golden):
     out.add("layers.0.query", values)
     values[:] = 0  # the candidate has what it was given
     out.add("embedding", golden["embedding"], 1, dtype="BF16")
+    out.add("loss", 1.5, 0, dtype="BF16")  # single numbers: [] and [1]
+    out.add("loss", golden["loss"].reshape(1), 1)
     out.write()
     checks.that(sorted(os.listdir(place)) == ["rank-000.safetensors", "rank-001.safetensors"],
                 f"left: {os.listdir(place)}")
     file = lockstep.Safetensors(out.path)
     checks.that((file["step0/layers.0.query"] == query).all(), "copied")
     checks.that(file.about("step1/embedding")[0] == "BF16", "bf16")
+    checks.that(file["step0/loss"].shape == () and file["step0/loss"] == 1.5, file["step0/loss"])
+    checks.that(file["step1/loss"] == golden["loss"], file["step1/loss"])
     lockstep.Candidate(place, golden).write()
     checks.that(os.listdir(place) == ["candidate.safetensors"], f"left: {os.listdir(place)}")
     free = lockstep.Candidate(place)

@@ -65,7 +65,7 @@ static void print_formats(FILE *out, const checked *c)
         fprintf(out, "%s%zu in %s", first ? "" : ", ", count, format_names[formats[f]]);
         first = false;
     }
-    if (widened) fputs(" (some of them written as f32)", out);
+    if (widened) fputs(" (some of them written in a wider format)", out);
 }
 
 static void print_head(FILE *out, const checked *c)

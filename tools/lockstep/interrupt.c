@@ -1,6 +1,7 @@
 #include "interrupt.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -9,22 +10,25 @@
 volatile int stop_wanted = 0;
 static volatile sig_atomic_t came = 0, at_once = 1;
 
+/* Removes what is half written, and ends. Signals come to any thread, one after another: the first
+ * thread does it, and no other may end the program before that is done. */
+static void end_now(int signal_number)
+{
+    static const char words[] = "lockstep: interrupted\n";
+    static atomic_flag ending = ATOMIC_FLAG_INIT;
+    while (atomic_flag_test_and_set(&ending)) pause();
+    ls_train_abandon_files();
+    /* Who closed the pipe has heard enough. */
+    if (at_once && signal_number != SIGPIPE && write(STDERR_FILENO, words, sizeof words - 1) < 0) {
+    }
+    _exit(128 + signal_number);
+}
+
 static void ask_to_stop(int signal_number)
 {
     /* Whoever prints to a pipe without a reader gets a signal for every line: that is no second
      * wish to end at once. */
-    if (at_once) {
-        static const char words[] = "lockstep: interrupted\n";
-        ls_train_abandon_files();
-        /* Who closed the pipe has heard enough. */
-        if (signal_number != SIGPIPE && write(STDERR_FILENO, words, sizeof words - 1) < 0) {
-        }
-        _exit(128 + signal_number);
-    }
-    if (came != 0 && signal_number != SIGPIPE) {
-        ls_train_abandon_files();
-        _exit(128 + signal_number);
-    }
+    if (at_once || (came != 0 && signal_number != SIGPIPE)) end_now(signal_number);
     if (came == 0) came = signal_number;
     stop_wanted = 1;
 }
@@ -45,7 +49,9 @@ void listen_to_interrupts(void)
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = ask_to_stop;
-    sigemptyset(&action.sa_mask);
+    sigemptyset(&action.sa_mask); /* one at a time in a thread: end_now would wait for itself */
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        sigaddset(&action.sa_mask, signals[i]);
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) listen_to(signals[i], &action);
     signal(SIGXFSZ, SIG_IGN);
 }
