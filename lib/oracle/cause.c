@@ -310,7 +310,15 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to find the cause of %s", search.node->name);
     memcpy(search.values, of->operands.values, graph->count * sizeof *search.values);
     mine.operands.values = search.values;
-    if (is_wrong(&search)) LS_TRY(try_all(&search));
+    search.only_hint = of->brief || of->hint != LS_CAUSE_NONE;
+    if (is_wrong(&search)) {
+        LS_TRY(try_all(&search));
+        if (search.best.cause == LS_CAUSE_NONE && search.only_hint && !of->brief &&
+            !of->own_inputs) {
+            search.only_hint = false;
+            LS_TRY(try_all(&search));
+        }
+    }
     if (search.best.cause == LS_CAUSE_NONE) LS_TRY(try_ranks(&search));
     if (search.best.cause == LS_CAUSE_NONE) LS_TRY(ls_cause_replicas(&search));
     if (search.best.cause == LS_CAUSE_NONE && search.cut_short)

@@ -59,6 +59,10 @@ typedef struct ls_case {
     const double *bound;                 /* of each element */
     const ls_candidate_tensor *as_given; /* its blocks and replicas */
     const ls_candidate *whole;           /* for a node's companions and the layout; may be NULL */
+    /* Where own_inputs is false. A cause that explained another tensor of the candidate is looked
+     * for first before the node, and alone when `brief` is set (without a hint: none is). */
+    ls_cause hint;
+    bool brief;
 } ls_case;
 
 enum { LS_EVIDENCE = 256, LS_ALSO = 4 };

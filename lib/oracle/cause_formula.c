@@ -162,6 +162,11 @@ static ls_status try_activation(ls_search *search)
     for (int form = LS_ACTIVATION_TANH; form <= LS_ACTIVATION_RELU; form++) {
         const ls_variant variant = {.activation = (ls_activation_form)form};
         const bool head = ls_search_concerns(search, KIND(GELU));
+        if (form == (search->config->activation == LS_SWIGLU     ? LS_ACTIVATION_SILU
+                     : search->config->activation == LS_GELU_ERF ? LS_ACTIVATION_ERF
+                     : head                                      ? LS_ACTIVATION_AS_IS
+                                                                 : LS_ACTIVATION_TANH))
+            continue;
         snprintf(text, sizeof text, "candidate is %s, not %s", names[form],
                  head ? "GELU by erf" : right[search->config->activation]);
         LS_TRY(try(search, LS_CAUSE_GELU_VARIANT, kinds, &variant, text));

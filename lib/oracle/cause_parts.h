@@ -18,6 +18,7 @@ typedef struct ls_search {
                                   all */
     char whose[64];            /* "rank 3: " in that case */
     double work;               /* multiplications that may still be spent */
+    bool only_hint;            /* before the node, only the case's hint is tried */
     bool cut_short;            /* some hypotheses were left out for that */
     double *trial, *trial_bound;
     bool fits[LS_CAUSES];

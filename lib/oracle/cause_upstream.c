@@ -169,6 +169,7 @@ ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_ch
     }
     /* A whole tensor that is explained needs no second opinion; one number may have several. */
     if (search->best.cause != LS_CAUSE_NONE && search->n > 1) goto exit;
+    if (search->only_hint && cause != search->of->hint) goto exit;
     if (!search->of->own_inputs) LS_TRY(try_upstream(search, cause, kinds, change, text));
 exit:
     return status;

@@ -27,8 +27,18 @@ static void widen_bound(const struct ls_check *check, const ls_check_place *plac
     for (size_t i = 0; isfinite(run) && i < place->golden->count; i++) bound[i] += run;
 }
 
+/* What was found so far at tensors whose inputs are not all there: one mistake is likely to be
+ * behind many, and the search before a tensor takes long. */
+typedef struct upstream {
+    size_t searched, fruitless;
+    ls_cause cause;
+} upstream;
+
+/* So many searches for everything, so many that find nothing. */
+enum { WHOLE_SEARCHES = 12, FRUITLESS_SEARCHES = 4 };
+
 static ls_status find_cause(const struct ls_check *check, const ls_check_place *place,
-                            ls_suspicion *ret_suspicion)
+                            upstream *before, ls_suspicion *ret_suspicion)
 {
     ls_status status = LS_OK;
     const ls_candidate_tensor *mine = place->candidate;
@@ -55,8 +65,17 @@ static ls_status find_cause(const struct ls_check *check, const ls_check_place *
                         .right = right,
                         .bound = bound,
                         .as_given = mine,
-                        .whole = check->candidate};
+                        .whole = check->candidate,
+                        .hint = before->cause,
+                        .brief = before->searched >= WHOLE_SEARCHES ||
+                                 before->fruitless >= FRUITLESS_SEARCHES};
     LS_TRY(ls_cause_find(&of, ret_suspicion));
+    if (loaded.own) goto exit;
+    before->searched++;
+    if (ret_suspicion->cause == LS_CAUSE_NONE)
+        before->fruitless++;
+    else
+        before->cause = ret_suspicion->cause;
 exit:
     ls_check_unload(&loaded);
     free(candidate), free(right), free(bound);
@@ -172,6 +191,7 @@ ls_status ls_check_find(struct ls_check *check)
     ls_status status = LS_OK;
     ls_judgement *judgement = check->judgement;
     size_t examined = 0;
+    upstream before = {0};
     for (size_t i = 0; i < judgement->count; i++) {
         const ls_judged *root = &judgement->tensors[i];
         const ls_check_place *place = ls_check_at(check, root->golden->step, root->golden->node);
@@ -180,7 +200,7 @@ ls_status ls_check_find(struct ls_check *check)
         if (!is_root(place)) continue;
         if (check->options.stop && *check->options.stop != 0)
             LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
-        if (examine) LS_TRY(find_cause(check, place, &suspicion));
+        if (examine) LS_TRY(find_cause(check, place, &before, &suspicion));
         LS_TRY(add_root(check, root, &suspicion, examine));
         if (judgement->n_findings == 1 && !judgement->blame) judgement->suspicion = suspicion;
         if (!judgement->blame && is_blamed(root)) {

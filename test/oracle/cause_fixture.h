@@ -21,6 +21,8 @@ typedef struct scene {
     ls_golden golden;
     bool upstream; /* the node's inputs are the golden ones: the mistake may lie before it */
     double slack;  /* then: of every bound */
+    ls_cause hint; /* ls_case's */
+    bool brief;
 } scene;
 
 static inline ls_config kind_config(kind k)
@@ -161,7 +163,9 @@ static inline ls_suspicion suspicion_of(const scene *s, const char *name, const 
                         .right = right,
                         .bound = bound,
                         .as_given = as_given,
-                        .whole = whole};
+                        .whole = whole,
+                        .hint = s->hint,
+                        .brief = s->brief};
     memset(&found, 0xff, sizeof found);
     ck_assert_msg(ls_cause_find(&of, &found) == LS_OK, "%s", ls_error_text());
     free(room);

@@ -98,6 +98,25 @@ START_TEST(from_logits)
 }
 END_TEST
 
+/* A hint is tried alone where the search is to be brief, first where it is not. */
+START_TEST(hints)
+{
+    scene s, o;
+    ls_config c = kind_config(GPT2);
+    c.activation = LS_GELU_ERF;
+    scene_begin(&s, GPT2);
+    scene_begin_with(&o, &c);
+    s.hint = LS_CAUSE_GELU_VARIANT, s.brief = true;
+    expect_upstream(&s, &o, "logits", LS_CAUSE_GELU_VARIANT, "erf");
+    s.hint = LS_CAUSE_NORM_EPSILON;
+    expect_upstream(&s, &o, "logits", LS_CAUSE_NONE, NULL);
+    s.brief = false;
+    expect_upstream(&s, &o, "logits", LS_CAUSE_GELU_VARIANT, "erf");
+    scene_end(&o);
+    scene_end(&s);
+}
+END_TEST
+
 START_TEST(llama)
 {
     scene s, o;
@@ -198,6 +217,7 @@ int main(void)
 {
     TCase *tests = tcase_create("cause_upstream");
     tcase_add_test(tests, from_logits);
+    tcase_add_test(tests, hints);
     tcase_add_test(tests, llama);
     tcase_add_test(tests, ranks_that_differ);
     return run_tests("cause_upstream", tests);
