@@ -136,6 +136,12 @@ static inline approx approx_erf(const ls_precision *p, approx a)
                           APPROX_FUNCTION);
 }
 
+/* The error of a result: 0 times an error without limit is without limit too. */
+static inline double approx_bound(approx a)
+{
+    return isnan(a.error) ? HUGE_VAL : a.error;
+}
+
 /* ---- sums ---- */
 
 typedef struct approx_sum {

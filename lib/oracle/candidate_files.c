@@ -220,6 +220,11 @@ static ls_status check_ranks(ls_candidate_files *files)
     }
     if (found == 0) goto exit;
     if (files->ranks == 0) files->ranks = most + 1;
+    for (size_t i = 0; i < files->count; i++) /* what the others say holds for who says nothing */
+        if (files->files[i].rank >= files->ranks)
+            LS_FAIL(LS_ERR_INPUT, "%s: is rank %d's of %d; they are numbered from 0 to %d",
+                    ls_show(files->files[i].path), files->files[i].rank, files->ranks,
+                    files->ranks - 1);
     of = calloc((size_t)most + 1, sizeof *of);
     if (!of) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(files->path));
     for (size_t i = 0; i < files->count; i++) {

@@ -22,7 +22,7 @@ static ls_status add(const taker *t, ls_candidate_piece *piece)
     ls_status status = LS_OK;
     char name[LS_TENSOR_NAME];
     snprintf(name, sizeof name, "%s.%s%s", t->meaning->prefix, t->param->name, t->meaning->use);
-    const int node = ls_golden_node(t->golden, name);
+    const int node = ls_graph_find(t->golden->graph, name);
     if (node < 0)
         LS_FAIL(LS_ERR_INPUT, "%s: tensor %s: the golden run's model has no %s",
                 ls_show(t->file->path), ls_show(t->info->name), name);

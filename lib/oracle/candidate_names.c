@@ -160,7 +160,7 @@ ls_status ls_candidate_understand(const ls_candidate_files *files, const ls_gold
     const uint64_t last = golden->first_step + golden->steps - 1;
     ls_candidate_meaning meaning = {.step = name.has_step ? name.step : golden->first_step,
                                     .micro_batch = name.micro_batch,
-                                    .node = ls_golden_node(golden, name.rest),
+                                    .node = ls_graph_find(golden->graph, name.rest),
                                     .use = ""};
     if (name.partial || is_input(name.rest)) {
         meaning.ignored = true;
@@ -172,7 +172,7 @@ ls_status ls_candidate_understand(const ls_candidate_files *files, const ls_gold
         if (ls_param_find_name(golden->table, name.rest) != (size_t)-1) {
             char updated[LS_TENSOR_NAME];
             snprintf(updated, sizeof updated, "param.%s", name.rest);
-            meaning.node = ls_golden_node(golden, updated);
+            meaning.node = ls_graph_find(golden->graph, updated);
             if (!name.has_step) meaning.step = last;
         } else if (files->map) {
             LS_TRY(understand_foreign(files, golden, file, info->name, name.rest, &meaning));

@@ -273,6 +273,7 @@ static ls_status try_ranks(ls_search *search)
 exit:
     search->candidate = search->of->candidate;
     search->held = NULL;
+    search->whose[0] = 0; /* what is tried next is nobody's own */
     free(held);
     free(values);
     return status;

@@ -1,9 +1,10 @@
 #include "oracle/dump_block.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "oracle/golden_files.h"
 
 /* ---- boxes ---- */
 
@@ -70,20 +71,6 @@ static double number_at(ls_dtype dtype, const char *values, size_t i)
                            : (double)((const float *)(const void *)values)[i];
 }
 
-/* "[3, 0, 17]" */
-static void show_index(const dump_tensor *t, size_t place, char text[96])
-{
-    size_t index[LS_NODE_DIMS];
-    int used = snprintf(text, 96, "[");
-    for (int i = t->node->n_dims; i-- > 0;) {
-        index[i] = place % t->node->dims[i];
-        place /= t->node->dims[i];
-    }
-    for (int i = 0; i < t->node->n_dims; i++)
-        used += snprintf(text + used, 96 - (size_t)used, "%s%zu", i ? ", " : "", index[i]);
-    snprintf(text + used, 96 - (size_t)used, "]");
-}
-
 /* Elements that another rank showed before must be the same; any NaN is any other's equal. */
 static ls_status compare_row(const dump_blocks *blocks, size_t whole, const char *own,
                              size_t length, int rank, int other)
@@ -92,16 +79,15 @@ static ls_status compare_row(const dump_blocks *blocks, size_t whole, const char
     const dump_tensor *t = blocks->of;
     const size_t bytes = ls_dtype_bytes(t->dtype);
     const char *there = blocks->place + whole * bytes;
-    char name[LS_TENSOR_NAME], index[96];
+    char name[LS_TENSOR_NAME], index[LS_GOLDEN_PLACE];
     if (memcmp(there, own, length * bytes) == 0) goto exit;
     for (size_t i = 0; i < length; i++) {
         if (memcmp(there + i * bytes, own + i * bytes, bytes) == 0) continue;
         const double a = number_at(t->dtype, there, i), b = number_at(t->dtype, own, i);
         if (isnan(a) && isnan(b)) continue;
         ls_tensor_name_write(name, t->step, -1, t->node->name);
-        show_index(t, whole + i, index);
         LS_FAIL(LS_DIFFERENT, "%s%s: %a on rank %d, %a on rank %d, which should hold the same",
-                name, index, a, other, b, rank);
+                name, ls_golden_place(t->node, whole + i, index), a, other, b, rank);
     }
 exit:
     return status;

@@ -258,9 +258,9 @@ ls_status ls_dump_write_order(dump *d, const char *digest)
     ls_status status = LS_OK;
     const ls_run *run = &d->run;
     const ls_dump_options *options = d->options;
-    char words[2048], layout_words[LS_LAYOUT_TEXT];
+    char layout_words[LS_LAYOUT_TEXT];
     ls_layout_describe(&run->layout, layout_words, sizeof layout_words);
-    const size_t room = sizeof words + sizeof layout_words + 8192;
+    const size_t room = sizeof layout_words + 8192; /* all texts below are shortened to fit */
     char *order = malloc(room);
     if (!order) LS_FAIL(LS_ERR_MEMORY, "no memory for order.txt");
     size_t used = (size_t)snprintf(
@@ -268,7 +268,7 @@ ls_status ls_dump_write_order(dump *d, const char *digest)
         "How to make this directory again\n\n"
         "command   %.4000s\n"
         "text      %.1000s\n"
-        "program   %s\n"
+        "program   %.100s\n"
         "contract  %s %s\n"
         "engine    %s\n"
         "model     %s, %s, batch %zu, seed %" PRIu64 ", steps %" PRIu64 " to %" PRIu64 "\n"

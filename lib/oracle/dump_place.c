@@ -3,13 +3,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <stdio.h>
 
 #include "lockstep/base/show.h"
 #include "oracle/dump_parts.h"
+#include "oracle/golden_manifest.h"
 
 static bool is_known(const char *name, bool in_ranks)
 {
@@ -68,23 +69,19 @@ exit:
 ls_status ls_dump_check_place(const char *path)
 {
     ls_status status = LS_OK;
-    char inside[4096];
     struct stat about;
     int entries = 0, in_ranks = 0;
-    json_t *manifest = NULL;
+    char *ranks = NULL;
     LS_TRY(look_through(path, false, path, &entries));
     if (entries == 0) goto exit;
-    snprintf(inside, sizeof inside, "%.4000s/ranks", path);
-    if (stat(inside, &about) == 0) LS_TRY(look_through(inside, true, path, &in_ranks));
-    snprintf(inside, sizeof inside, "%.4000s/manifest.json", path);
-    manifest = json_load_file(inside, 0, NULL);
-    const char *format = json_string_value(json_object_get(manifest, "format"));
-    if (!format || strcmp(format, "lockstep golden") != 0)
+    LS_TRY(ls_manifest_path(&ranks, path, "ranks"));
+    if (stat(ranks, &about) == 0) LS_TRY(look_through(ranks, true, path, &in_ranks));
+    if (!ls_manifest_is_golden(path))
         LS_FAIL(LS_ERR_INPUT,
                 "%s: is there and is no golden directory, having no manifest.json of one; name a "
                 "new folder or an empty one",
                 ls_show(path));
 exit:
-    json_decref(manifest);
+    free(ranks);
     return status;
 }

@@ -14,40 +14,6 @@
  * second at most. Larger ones by ls_golden_verify. */
 enum { DIGEST_BYTES = 1 << 30 };
 
-/* ---- the graph's names ---- */
-
-static int compare_nodes(const void *left, const void *right)
-{
-    const ls_graph_node *const *a = left, *const *b = right;
-    return strcmp((*a)->name, (*b)->name);
-}
-
-static int compare_name(const void *name, const void *element)
-{
-    const ls_graph_node *const *node = element;
-    return strcmp(name, (*node)->name);
-}
-
-static ls_status sort_names(ls_golden_files *files, const ls_graph *graph)
-{
-    ls_status status = LS_OK;
-    files->by_name = calloc(graph->count, sizeof *files->by_name);
-    if (!files->by_name) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(files->path));
-    for (size_t i = 0; i < graph->count; i++) files->by_name[i] = &graph->nodes[i];
-    qsort(files->by_name, graph->count, sizeof *files->by_name, compare_nodes);
-    files->n_names = graph->count;
-exit:
-    return status;
-}
-
-int ls_golden_node(const ls_golden *golden, const char *name)
-{
-    const ls_golden_files *files = golden->files;
-    const ls_graph_node **found =
-        bsearch(name, files->by_name, files->n_names, sizeof *files->by_name, compare_name);
-    return found ? (int)(*found - golden->graph->nodes) : -1;
-}
-
 /* ---- tensors ---- */
 
 static const char *const phase_names[] = {"forward", "backward", "update"};
@@ -74,7 +40,7 @@ static ls_status check_entry(const ls_golden *golden, const ls_manifest_tensor *
     char found[LS_GOLDEN_SHAPE], wanted[LS_GOLDEN_SHAPE];
     const ls_tensor_name name = ls_tensor_name_parse(entry->name);
     const int place =
-        name.has_step && name.micro_batch < 0 ? ls_golden_node(golden, name.rest) : -1;
+        name.has_step && name.micro_batch < 0 ? ls_graph_find(golden->graph, name.rest) : -1;
     if (place < 0)
         LS_FAIL(LS_ERR_INPUT,
                 "%s/manifest.json: tensor %s: the manifest's model has none of that "
@@ -332,7 +298,6 @@ ls_status ls_golden_open(ls_golden **ret_golden, const char *path)
     LS_TRY(ls_param_table_create(&golden->table, &golden->run.config));
     LS_TRY(
         ls_graph_create(&golden->graph, golden->table, golden->run.batch, golden->run.config.seq));
-    LS_TRY(sort_names(files, golden->graph));
     LS_TRY(read_tensors(golden));
     LS_TRY(read_truth(golden));
     LS_TRY(read_weights(golden));
@@ -361,7 +326,6 @@ void ls_golden_close(ls_golden **golden)
             free(files->dtypes[array]);
         }
         free(files->copies);
-        free(files->by_name);
         free(files->batches);
         free(files->weights_path);
         free(files->path);

@@ -38,8 +38,10 @@ ls_status ls_golden_aligned(ls_golden_files *files, const ls_tensor_info *info,
 {
     ls_status status = LS_OK;
     const size_t bytes = ls_dtype_bytes(info->dtype);
-    *ret_values = info->data;
-    if ((uintptr_t)info->data % bytes == 0) return LS_OK;
+    if ((uintptr_t)info->data % bytes == 0) {
+        *ret_values = info->data;
+        return LS_OK;
+    }
     if (files->n_copies == files->room) {
         const size_t room = 2 * files->room + 16;
         void **grown = realloc(files->copies, room * sizeof *grown);

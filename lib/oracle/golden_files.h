@@ -1,4 +1,5 @@
-/* golden_files.h - the files of a golden directory, mapped; for golden*.c and candidate*.c. */
+/* golden_files.h - the files of a golden directory, mapped, and how places and shapes are
+ * written; for golden*.c, candidate*.c and dump*.c. */
 #ifndef LS_ORACLE_GOLDEN_FILES_H
 #define LS_ORACLE_GOLDEN_FILES_H
 
@@ -26,8 +27,6 @@ typedef struct ls_golden_files {
     size_t n_copies, room;
     void **copies;     /* of what lies unaligned in its file */
     ls_batch *batches; /* run.given */
-    size_t n_names;
-    const ls_graph_node **by_name; /* the graph's nodes, sorted */
 } ls_golden_files;
 
 /* The file `name` of the directory, opened when it is asked for first. */
@@ -49,9 +48,6 @@ ls_status ls_golden_check_files(const ls_golden_files *files, uint64_t most,
 
 /* batch.safetensors, checked, as run.given; nothing when the directory has none and may. */
 ls_status ls_golden_read_batches(ls_golden *golden) LS_MUST_USE;
-
-/* Place of a node by name in time log n; -1. */
-int ls_golden_node(const ls_golden *golden, const char *name);
 
 /* "[3, 0, 5]": where an element of a node's tensor stands; "" of a single number. Written to
  * buffer, which is returned. */

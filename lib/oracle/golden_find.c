@@ -28,14 +28,11 @@ const ls_batch *ls_golden_batch(const ls_golden *golden, uint64_t step)
     return &golden->run.given[step - golden->first_step];
 }
 
-/* Place of the node "param.NAME"; -1. */
+/* Place of the node "param.NAME". */
 static int updated(const ls_golden *golden, int param)
 {
-    for (size_t n = golden->graph->count; n-- > 0;)
-        if (golden->graph->nodes[n].make == LS_MAKE_UPDATED &&
-            golden->graph->nodes[n].params[0] == param)
-            return (int)n;
-    return -1;
+    const ls_view after = {.kind = LS_VIEW_PARAM, .param = param};
+    return ls_graph_find_view(golden->graph, &after);
 }
 
 const void *ls_golden_param(const ls_golden *golden, uint64_t step, int param, ls_dtype *ret_dtype)

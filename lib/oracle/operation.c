@@ -32,13 +32,43 @@ static const evaluator evaluators[LS_OPERATION_KINDS] = {
 
 ls_precision ls_precision_of(ls_dtype dtype, size_t parts)
 {
-    /* tiny: the smallest normal number, since devices flush what is below it */
+    /* tiny: the smallest normal number, since devices flush what is below it; of binary16, whose
+     * subnormal numbers they keep, the smallest of all */
     const double f32 = 0x1p-24;
     ls_precision p = {f32, f32, 0x1p-126, 0};
     if (dtype == LS_F64) p.u = p.sum = 0x1p-52, p.tiny = 0x1p-1022;
     if (dtype == LS_BF16) p.u = 0x1p-8, p.partials = (double)parts + 4;
     if (dtype == LS_F16) p.u = 0x1p-11, p.tiny = 0x1p-24, p.partials = (double)parts + 4;
     return p;
+}
+
+/* The parameter in slot `slot` of a node that reads it. */
+static ls_status check_param(const ls_operands *o, const ls_graph_node *node,
+                             const ls_graph_node *reader, int slot)
+{
+    ls_status status = LS_OK;
+    const int param = reader->params[slot];
+    if (param >= 0 && !o->params[param])
+        LS_FAIL(LS_ERR_INTERNAL, "%s is to be computed again without %s", node->name,
+                o->graph->table->params[param].name);
+exit:
+    return status;
+}
+
+/* Forward all of the node's own; what goes back through a reader meets its first, the matrix or the
+ * scale. */
+static ls_status check_params(const ls_operands *o, const ls_graph_node *node)
+{
+    ls_status status = LS_OK;
+    for (int i = 0; node->phase == LS_GRAPH_FORWARD && i < LS_NODE_PARAMS; i++)
+        LS_TRY(check_param(o, node, node, i));
+    for (size_t r = 0; node->make == LS_MAKE_GRADIENT && r < o->graph->count; r++) {
+        const ls_graph_node *reader = &o->graph->nodes[r];
+        if (reader->phase != LS_GRAPH_FORWARD) break;
+        if (ls_graph_slot(reader, node->of) >= 0) LS_TRY(check_param(o, node, reader, 0));
+    }
+exit:
+    return status;
 }
 
 static ls_status check_operands(const ls_operands *o, const ls_graph_node *node)
@@ -55,6 +85,7 @@ static ls_status check_operands(const ls_operands *o, const ls_graph_node *node)
                     o->graph->table->params[param].name);
     if (node->make == LS_MAKE_UPDATED && (!o->update || !o->params[node->params[0]]))
         LS_FAIL(LS_ERR_INTERNAL, "%s is to be computed again without what it was", node->name);
+    LS_TRY(check_params(o, node));
 exit:
     return status;
 }
@@ -129,7 +160,8 @@ ls_status ls_operation_evaluate(const ls_operands *operands, int place, ls_preci
     for (size_t i = 0; i < n; i++) {
         const approx a = end_of(&precision, &sums[i]);
         ret_values[i] = a.value;
-        if (ret_bound) ret_bound[i] = sums[i].count > 0 ? a.error : 0;
+        if (!ret_bound) continue;
+        ret_bound[i] = sums[i].count > 0 ? approx_bound(a) : 0;
     }
 exit:
     free(sums);

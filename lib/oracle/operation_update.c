@@ -96,7 +96,7 @@ ls_status ls_evaluate_update(const evaluation *e, const ls_graph_node *node, dou
         else
             a = update_element(e, node, i).w;
         ret_values[i] = a.value;
-        if (ret_bound) ret_bound[i] = a.error;
+        if (ret_bound) ret_bound[i] = approx_bound(a);
     }
     return LS_OK;
 }

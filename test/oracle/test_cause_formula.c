@@ -11,6 +11,7 @@ typedef struct plain_attention {
     bool reverse; /* from i on */
     bool padding; /* padded keys are seen */
     bool modulo;
+    size_t sequences; /* dropout's numbering begins again after so many; 0: never */
 } plain_attention;
 
 static void attend(const scene *s, const plain_attention *a, double *P, double *o)
@@ -37,7 +38,9 @@ static void attend(const scene *s, const plain_attention *a, double *P, double *
                 }
                 for (size_t j = 0; j < S; j++) {
                     if (sum > 0) row[j] /= sum;
-                    const bool kept = ls_random_keep(stream, (uint64_t)(row + j - P), 0.1);
+                    size_t number = (size_t)(row + j - P);
+                    if (a->sequences) number %= a->sequences * H * S * S;
+                    const bool kept = ls_random_keep(stream, number, 0.1);
                     for (size_t c = 0; c < DH && kept; c++)
                         o[(b * S + i) * D + h * DH + c] +=
                             row[j] / 0.9 * v[(b * S + j) * Dkv + g * DH + c];
@@ -62,7 +65,8 @@ START_TEST(attention)
     scene s;
     const double scale = 0.5; /* 1 / sqrt(4) */
     scene_begin(&s, _i == 0 ? GPT2 : LLAMA);
-    const plain_attention ahead = {.scale = scale, .shift = 1}, behind = {scale, -1, 0, 0, 0};
+    const plain_attention ahead = {.scale = scale, .shift = 1};
+    const plain_attention behind = {.scale = scale, .shift = -1};
     const plain_attention absent = {.scale = scale, .shift = 1000};
     const plain_attention reverse = {.scale = scale, .reverse = true};
     expect_attention(&s, ahead, LS_CAUSE_CAUSAL_MASK, "up to i + 1");
@@ -83,6 +87,12 @@ START_TEST(attention)
         const plain_attention modulo = {.scale = scale, .modulo = true};
         expect_attention(&s, modulo, LS_CAUSE_INTERLEAVED, "h mod 2");
     }
+    /* Numbers of a mask of [B, H, S, S], not of the [B, S, D] that is made with it. */
+    const plain_attention again = {.scale = scale, .sequences = 3};
+    double *right = zeros(B * H * S * S), *masked = zeros(B * S * D);
+    attend(&s, &again, right, masked);
+    free(right);
+    expect_cause(&s, "layers.1.heads", masked, LS_CAUSE_DROPOUT_MASK, "after every 3 sequences");
     scene_end(&s);
 }
 END_TEST

@@ -345,6 +345,11 @@ START_TEST(a_missing_operand_is_named)
         ls_operation_evaluate(&s.operands, place, ls_precision_of(LS_F32, 1), out, NULL),
         LS_ERR_INTERNAL);
     ck_assert_ptr_nonnull(strstr(ls_error_text(), "layers.0.layer"));
+    ls_error_clear();
+    s.params[ls_param_find(table, LS_TOKEN_EMBEDDING, 0)] = NULL;
+    ck_assert_int_eq(ls_operation_evaluate(&s.operands, 0, ls_precision_of(LS_F32, 1), out, NULL),
+                     LS_ERR_INTERNAL);
+    ck_assert_ptr_nonnull(strstr(ls_error_text(), "token_embedding"));
     whole_step_destroy(&s);
     ls_param_table_destroy(&table);
 }
