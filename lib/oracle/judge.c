@@ -128,7 +128,8 @@ static ls_status judge_ranks(judging *j, int ranks)
     if (j->n_trials == 0) goto exit;
     const int begun = backend->begin ? backend->begin(backend->context, ranks) : LS_BACKEND_DONE;
     if (begun == LS_BACKEND_UNSUPPORTED) {
-        for (size_t k = 0; k < j->n_trials; k++) j->tallies[j->trials[k]->kind].line.unsupported++;
+        for (size_t k = 0; k < j->n_trials; k++)
+            if (asked_for(j, j->trials[k]->kind)) j->tallies[j->trials[k]->kind].line.unsupported++;
         goto exit;
     }
     if (begun != LS_BACKEND_DONE) {
@@ -265,6 +266,7 @@ ls_status ls_judge(const ls_backend *backend, const ls_judge_options *options,
                 JUDGE_MAX_RANKS);
     j->backend = backend;
     j->report = report;
+    report->order_required = j->options.order_required;
     snprintf(report->backend, sizeof report->backend, "%s",
              backend->name ? ls_show(backend->name) : "backend");
     LS_TRY(judge_all(j));

@@ -82,6 +82,7 @@ void ls_judge_print(FILE *out, const ls_judge_report *report)
         fprintf(out, "\n");
         print_fault(out, lines[LS_JUDGE_EXACT]);
         print_fault(out, lines[LS_JUDGE_BOUNDED]);
+        if (report->order_required) print_fault(out, lines[LS_JUDGE_ORDERED]);
     }
     if (report->stopped[0]) fprintf(out, "stopped: %s\n", report->stopped);
     print_verdict(out, report);

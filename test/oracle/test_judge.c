@@ -90,6 +90,20 @@ START_TEST(foreign_functions_are_right)
     const ls_judge_line *line = ls_judge_find(report, "all_reduce_sum", LS_JUDGE_ORDERED);
     ck_assert(line->passed < line->cases && strstr(line->first, "tree/v1 gives ") != NULL);
     ls_judge_report_destroy(&report);
+    /* Who wants the order is told where it is another one. */
+    char text[4096] = "";
+    FILE *file = tmpfile();
+    ck_assert_ptr_nonnull(file);
+    report =
+        judge(&table,
+              (ls_judge_options){.max_ranks = 3, .only = "all_reduce_sum", .order_required = true});
+    ck_assert_int_eq(report->verdict, LS_JUDGE_WRONG);
+    ls_judge_print(file, report);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    ck_assert_msg(strstr(text, "ordered: 3 ranks, ") != NULL, "%s", text);
+    ls_judge_report_destroy(&report);
 }
 END_TEST
 

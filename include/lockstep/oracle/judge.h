@@ -343,6 +343,7 @@ typedef enum ls_judge_verdict {
 
 typedef struct ls_judge_report {
     ls_judge_verdict verdict;
+    bool order_required; /* as the options said */
     char backend[64];
     ls_judge_line *lines;
     size_t n_lines;
