@@ -263,9 +263,10 @@ typedef struct moments {
     double *values[2];
 } moments;
 
-/* One update of the node's parameter with a gradient: weights (in and out) and moments. */
+/* One update of the node's parameter with a gradient: weights (in and out) and moments. *ret_done:
+ * false when the search has no more work to spend; then they stay as they are. */
 static ls_status update_once(ls_search *search, const double *gradient, uint64_t t, double *weights,
-                             moments *m, double *bound)
+                             moments *m, double *bound, bool *ret_done)
 {
     ls_status status = LS_OK;
     ls_change change = {0};
@@ -273,7 +274,6 @@ static ls_status update_once(ls_search *search, const double *gradient, uint64_t
     double *g, *w, *next = NULL;
     const int param = search->node->params[0];
     const size_t n = search->n;
-    bool done;
     LS_TRY(ls_change_begin(&change, &search->of->operands));
     LS_TRY(ls_change_value(&change, search->node->inputs[0], &g));
     LS_TRY(ls_change_param(&change, param, &w));
@@ -284,7 +284,8 @@ static ls_status update_once(ls_search *search, const double *gradient, uint64_t
     update.t = t;
     change.operands.update = &update;
     change.operands.moment1 = m->arrays[0], change.operands.moment2 = m->arrays[1];
-    LS_TRY(ls_search_compute(search, search->of->node, &change.operands, next, bound, &done));
+    LS_TRY(ls_search_compute(search, search->of->node, &change.operands, next, bound, ret_done));
+    if (!*ret_done) goto exit;
     LS_TRY(ls_operation_moments(&change.operands, search->of->node, next + n, next + 2 * n));
     memcpy(weights, next, n * sizeof *weights);
     for (int i = 0; i < 2; i++) {
@@ -307,6 +308,7 @@ static ls_status try_two(ls_search *search, const double *first, const double *s
     const int param = search->node->params[0];
     const size_t n = search->n, count = search->graph->table->count;
     moments m = {0};
+    bool done = false;
     double *weights = malloc(5 * n * sizeof *weights), *bound = weights ? weights + n : NULL;
     if (!weights) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for another update");
     m.values[0] = weights + 3 * n, m.values[1] = weights + 4 * n;
@@ -319,9 +321,11 @@ static ls_status try_two(ls_search *search, const double *first, const double *s
     const double *before[2] = {m.arrays[0][param], m.arrays[1][param]};
     memcpy(weights, o->params[param], n * sizeof *weights);
     memset(m.values[0], 0, 2 * n * sizeof **m.values);
-    LS_TRY(update_once(search, first, o->update->t, weights, &m, bound));
+    LS_TRY(update_once(search, first, o->update->t, weights, &m, bound, &done));
+    if (!done) goto exit;
     for (int i = 0; i < 2 && fresh; i++) m.arrays[i][param] = before[i];
-    LS_TRY(update_once(search, second, again, weights, &m, bound + n));
+    LS_TRY(update_once(search, second, again, weights, &m, bound + n, &done));
+    if (!done) goto exit;
     for (size_t i = 0; i < n; i++) bound[i] += 2 * bound[n + i];
     ls_search_propose(search, LS_CAUSE_UPDATE_TWICE, weights, bound, text);
 exit:

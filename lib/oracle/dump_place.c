@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdio.h>
+#include <sys/stat.h>
 
 #include "lockstep/base/show.h"
 #include "oracle/dump_parts.h"
