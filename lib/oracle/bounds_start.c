@@ -34,7 +34,8 @@ double ls_rounded_to(ls_dtype dtype, double x)
     frexp(x, &exponent); /* |x| = m 2^exponent, m in [1/2, 1) */
     if (exponent - 1 < least) exponent = least + 1;
     const double unit = ldexp(1, exponent - digits), rounded = rint(x / unit) * unit;
-    return dtype == LS_F16 && fabs(rounded) > 65504 ? copysign((double)INFINITY, x) : rounded;
+    const double most = dtype == LS_F16 ? 65504 : 0x1.fep127;
+    return fabs(rounded) > most ? copysign((double)INFINITY, x) : rounded;
 }
 
 static ls_status make(const ls_param_table *table, double ***ret_arrays)

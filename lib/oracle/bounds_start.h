@@ -16,7 +16,7 @@ typedef struct ls_bounds_start {
 /* The unit roundoff of a format: 2^-24, 2^-53, 2^-11 (F16), 2^-8 (BF16). */
 double ls_unit_roundoff(ls_dtype dtype);
 
-/* x in a format of floating point, to nearest, ties to even; beyond F16's range infinity. */
+/* x in a format of floating point, to nearest, ties to even; beyond its range infinity. */
 double ls_rounded_to(ls_dtype dtype, double x);
 
 /* What `run` begins with; its weights rounded to `dtype` where that is coarser than F32. Errors:

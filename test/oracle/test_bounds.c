@@ -365,6 +365,8 @@ START_TEST(rounding)
     ck_assert(ls_rounded_to(LS_BF16, 1 + 0x3p-8) == 1 + 0x1p-6);    /* tie, to even */
     ck_assert(ls_rounded_to(LS_BF16, 1 + 0x1.01p-8) == 1 + 0x1p-7); /* above the tie */
     ck_assert(ls_rounded_to(LS_BF16, -3.14159265) == -3.140625);
+    ck_assert(ls_rounded_to(LS_BF16, 0x1.fep127) == 0x1.fep127);
+    ck_assert(isinf(ls_rounded_to(LS_BF16, 0x1.ffp127))); /* what a number of binary32 becomes */
     ck_assert(ls_rounded_to(LS_F16, 0.1) == 0x1.998p-4);
     ck_assert(ls_rounded_to(LS_F16, 0x1.8p-25) == 0x1p-24); /* subnormal */
     ck_assert(ls_rounded_to(LS_F16, 0x1p-25) == 0);
