@@ -133,7 +133,7 @@ ls_status check_command(const command_spec *command, int argc, const char *const
     ls_look *look = NULL;
     LS_TRY(read_check_settings(&s, command, argc, argv));
     if (s.help) goto exit;
-    interrupts_stop_ranks();
+    interrupts_end_after(1);
     FILE *out = s.json ? stderr : stdout;
     LS_TRY(ls_golden_open(&golden, s.golden));
     if (s.digests) LS_TRY(ls_golden_verify(golden, NULL, NULL));

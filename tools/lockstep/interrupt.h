@@ -13,6 +13,10 @@ void listen_to_interrupts(void);
  */
 void interrupts_stop_ranks(void);
 
+/* The same, and so many seconds after the first signal the program ends anyway: for a command that
+ * writes nothing and may be in the middle of a product of minutes. */
+void interrupts_end_after(int seconds);
+
 /* Set to 1 by Ctrl-C (and by a polite request to end); for ls_world_options.stop. */
 extern volatile int stop_wanted;
 
