@@ -355,6 +355,35 @@ START_TEST(a_missing_operand_is_named)
 }
 END_TEST
 
+/* exp(800) is beyond binary64: of what comes of it nothing can be said, which is no NaN. */
+START_TEST(a_bound_is_never_nan)
+{
+    const ls_config config = tiny_llama("llama");
+    tiny_ids ids;
+    const ls_batch batch = tiny_batch_of(&ids, &config);
+    ls_param_table *table = NULL;
+    ck_assert_int_eq(ls_param_table_create(&table, &config), LS_OK);
+    whole_step s = whole_step_create(table, &batch, NULL, 0);
+    static const char *const names[] = {"layers.0.gate", "layers.0.up", "d.layers.0.activation"};
+    for (int k = 0; k < 3; k++) {
+        const int node = ls_graph_find(s.graph, names[k]);
+        const size_t n = ls_graph_elements(s.graph, node);
+        s.values[node] = malloc(n * sizeof **s.values);
+        for (size_t i = 0; i < n; i++) s.values[node][i] = k == 0 ? -800 : 1;
+    }
+    const int place = ls_graph_find(s.graph, "d.layers.0.gate");
+    const size_t n = ls_graph_elements(s.graph, place);
+    double *values = malloc(n * sizeof *values), *bound = malloc(n * sizeof *bound);
+    ck_assert_int_eq(
+        ls_operation_evaluate(&s.operands, place, ls_precision_of(LS_F32, 1), values, bound),
+        LS_OK);
+    for (size_t i = 0; i < n; i++) ck_assert(values[i] == 0 && isinf(bound[i]));
+    free(values), free(bound);
+    whole_step_destroy(&s);
+    ls_param_table_destroy(&table);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("operation");
@@ -362,6 +391,7 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, kernels_lie_within_the_bounds, 0, 2 * N_TINY_SERIAL);
     tcase_add_test(tests, a_missing_operand_is_named);
+    tcase_add_test(tests, a_bound_is_never_nan);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
