@@ -15,7 +15,7 @@
  * that cannot be seen agree with all. */
 static double common(const ls_sum *s, const ls_addend *a, bool *ret_same)
 {
-    double factor = NAN;
+    double factor = (double)NAN;
     *ret_same = true;
     for (size_t p = a->first; p < a->first + a->count; p++) {
         const ls_part *part = &s->parts.part[p];

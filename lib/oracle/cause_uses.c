@@ -43,7 +43,7 @@ static void take_uses(uses *u, const ls_search *search, const size_t *bounds, si
 /* The factor of all parts of a use; NAN: none can be seen. */
 static double common(const uses *u, int use, bool *ret_same)
 {
-    double factor = NAN;
+    double factor = (double)NAN;
     *ret_same = true;
     for (size_t i = 0; i < u->each; i++) {
         const ls_part *part = &u->parts.part[(size_t)use * u->each + i];
