@@ -327,11 +327,37 @@ exit:
     return status;
 }
 
+/* The truth is outside the digests; but how far from it the golden values are is in the manifest.
+ */
+static ls_status verify_truth(const ls_golden_tensor *golden)
+{
+    ls_status status = LS_OK;
+    double *values = NULL;
+    if (!golden->truth || !isfinite(golden->truth_error)) goto exit;
+    LS_TRY(ls_check_widen(&values, golden->dtype, golden->values, golden->count));
+    for (size_t i = 0; i < golden->count; i++) {
+        const double error = fabs(values[i] - golden->truth[i]);
+        if (isfinite(values[i]) && !(error <= golden->truth_error * (1 + 1e-12)))
+            LS_FAIL(LS_ERR_INPUT,
+                    "%s: in truth.safetensors it is %.3g from the golden values, the manifest says "
+                    "at most %.3g: it was changed, or is of another golden directory",
+                    golden->name, error, golden->truth_error);
+    }
+exit:
+    free(values);
+    return status;
+}
+
 static ls_status verify_unequal(void *context, size_t i)
 {
     const struct ls_check *check = context;
     const ls_judged *judged = &check->judgement->tensors[i];
-    return judged->differing > 0 ? verify_golden(judged->golden) : LS_OK;
+    ls_status status = LS_OK;
+    if (judged->differing == 0) goto exit;
+    LS_TRY(verify_golden(judged->golden));
+    LS_TRY(verify_truth(judged->golden));
+exit:
+    return status;
 }
 
 /* ---- the whole ---- */

@@ -220,6 +220,40 @@ START_TEST(a_damaged_golden_file_is_nobodys_mistake)
 }
 END_TEST
 
+/* The truth of another run would make right tensors different. */
+START_TEST(a_foreign_truth_is_refused)
+{
+    check_fixture c;
+    const ls_config config = check_config(models[0]);
+    check_fixture_begin(&c, &config, 1);
+    candidate_from_run(&c, LS_ENGINE_PORTABLE, NULL);
+    double *mine = candidate_values(&c, 0, "layers.0.query");
+    mine[0] *= 1 + 0x1p-23;
+    ls_golden_tensor *golden = NULL;
+    for (size_t i = 0; i < c.golden->count; i++)
+        if (strcmp(c.golden->tensors[i].name, "step0/layers.0.query") == 0)
+            golden = &c.golden->tensors[i];
+    ck_assert_ptr_nonnull(golden);
+    double *truth = NULL;
+    fixture_ok(ls_check_widen(&truth, golden->dtype, golden->values, golden->count));
+    truth[3] += 1e-7;
+    golden->truth = truth;
+    golden->truth_error = 1.01e-7;
+    golden->bound = 1e-4;
+    fixture_ok(check_fixture_try(&c, NULL));
+    ck_assert_int_eq(judged_of(&c, "layers.0.query")->verdict, LS_EXPLAINED);
+    for (int i = 0; i < 2; i++) {
+        truth[golden->count - 1] = i ? (double)NAN : truth[golden->count - 1] + 1e-3;
+        ck_assert_int_eq(check_fixture_try(&c, NULL), LS_ERR_INPUT);
+        ck_assert_msg(strstr(ls_error_text(), "truth.safetensors") != NULL, "%s", ls_error_text());
+        ck_assert_msg(strstr(ls_error_text(), golden->name) != NULL, "%s", ls_error_text());
+    }
+    golden->truth = NULL;
+    free(truth);
+    check_fixture_end(&c);
+}
+END_TEST
+
 /* ---- names ---- */
 
 START_TEST(patterns_of_names)
@@ -266,6 +300,7 @@ int main(void)
     tcase_add_test(tests, a_golden_nan_must_be_one);
     tcase_add_test(tests, the_sign_of_zero_is_a_bit);
     tcase_add_test(tests, a_damaged_golden_file_is_nobodys_mistake);
+    tcase_add_test(tests, a_foreign_truth_is_refused);
     tcase_add_test(tests, patterns_of_names);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
