@@ -55,8 +55,6 @@ def _fail(where, text, *values):
     raise Error("%s: %s" % (where, text % values))
 
 
-# ---- files ----
-
 def _object(pairs):
     names = [key for key, _ in pairs]
     if len(set(names)) != len(names):
@@ -95,6 +93,8 @@ class Safetensors(collections.UserDict):
     def __init__(self, path):  # pylint: disable=super-init-not-called
         self.path = os.fspath(path)
         try:
+            if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+                _fail(path, "is a device or a pipe, not a plain file")
             with open(path, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
                 if size < 8:
@@ -350,8 +350,6 @@ class Golden:
         return runs
 
 
-# ---- candidates ----
-
 class Candidate:
     """Tensors for `lockstep check`, in the folder `path`: `rank`'s file of `ranks`, or one file.
     With `golden` names and shapes are checked as they are added. layout: "tp 2 x sp", optional."""
@@ -401,15 +399,12 @@ class Candidate:
                 os.remove(os.path.join(self.folder, old))
 
 
-# ---- the program ----
-
 def overview(golden):
-    """Lines of text."""
     manifest = golden.manifest
-    yield "%s: %s, %s" % (golden.path, manifest["program"], golden.kind)
+    yield "%s: %s, %s" % (golden.path, manifest.get("program"), golden.kind)
     yield "model: " + ", ".join("%s %s" % item for item in golden.model.items())
-    yield "layout: %s; " % golden.layout["text"] + ", ".join(
-        "%s %s" % (key, manifest[key]) for key in ("engine", "dtype", "batch", "seed"))
+    yield "layout: %s; " % golden.layout.get("text") + ", ".join(
+        "%s %s" % (key, manifest.get(key)) for key in ("engine", "dtype", "batch", "seed"))
     yield "optimizer: " + ", ".join("%s %s" % item for item in golden.optimizer.items())
     yield "weights: %d parameters, %d numbers" % (
         len(golden.weights), sum(golden.weights[name].size for name in golden.weights))
@@ -433,12 +428,17 @@ def tensor_lines(path, pattern):
             " ".join("%.6g" % value for value in values.reshape(-1)[:4]))
 
 
+def _plain(text):
+    return re.sub("[^ -~]", lambda found: ascii(found.group())[1:-1], text)  # no escape sequences
+
+
 def main(words):
     if not 1 <= len(words) <= 2 or words[0].startswith("-"):
         print(__doc__.strip())
         return 0 if words == ["--help"] else 2
     whole = len(words) == 1 and os.path.isdir(words[0])
-    print("\n".join(overview(Golden(words[0])) if whole else tensor_lines(*(words + ["*"])[:2])))
+    for line in overview(Golden(words[0])) if whole else tensor_lines(*(words + ["*"])[:2]):
+        print(_plain(line))
     return 0
 
 
@@ -446,5 +446,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except Error as fault:
-        print("lockstep.py: %s" % fault, file=sys.stderr)
+        print("lockstep.py: %s" % _plain(str(fault)), file=sys.stderr)
         sys.exit(2)

@@ -319,6 +319,20 @@ def check_program(checks, folder, golden):
         with contextlib.redirect_stdout(printed):
             found = lockstep.main(words)
         checks.that(found == status and text in printed.getvalue(), f"{words}: {printed.getvalue()}")
+    odd = os.path.join(folder, "odd.safetensors")
+    lockstep.write_safetensors(odd, {"\x1b[31m\x9b\n": np.zeros(2)})
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        lockstep.main([odd])  # what a name has in it does not reach the terminal
+    checks.that(printed.getvalue().startswith("\\x1b[31m\\x9b\\n ") and
+                printed.getvalue().count("\n") == 1, printed.getvalue())
+    os.mkfifo(os.path.join(folder, "pipe"))
+    refused(checks, "a pipe", ["pipe", "not a plain file"],
+            lambda: lockstep.Safetensors(os.path.join(folder, "pipe")))
+    short = lockstep.Golden(golden.path)
+    for key in ("program", "engine", "seed"):
+        del short.manifest[key]
+    checks.that("None" in "".join(lockstep.overview(short)), "a manifest without a program")
     script = os.path.join(sys.argv[1], "tools", "lockstep.py")
     done = subprocess.run([sys.executable, "-B", script, os.path.join(folder, "none")],
                           capture_output=True, text=True, check=False)
