@@ -179,12 +179,13 @@ exit:
     return status;
 }
 
-/* Any small whole factors, sequence by sequence: some left out, some counted several times. */
+/* Any small whole factors, sequence by sequence: some left out, some counted several times. Where
+ * a rank has nothing at all and others have something, what they hold together says more. */
 static ls_status explain_counts(uses *u, ls_search *search)
 {
     ls_status status = LS_OK;
     char text[LS_EVIDENCE], number[16];
-    bool missing = false, other = false;
+    bool missing = false, other = false, any = false;
     int length = snprintf(text, sizeof text, "sequences count");
     if (u->each < 2) goto exit;
     for (size_t p = 0; p < u->parts.count; p++) {
@@ -192,9 +193,11 @@ static ls_status explain_counts(uses *u, ls_search *search)
         if (!part->known) continue;
         if (part->factor != rint(part->factor) || part->factor > 16) goto exit;
         if (part->factor == 0) missing = true;
+        if (part->factor != 0) any = true;
         if (part->factor != 1) other = true;
     }
-    if (!other) goto exit;
+    if (!other || (!any && search->of->as_given && search->of->as_given->replicas_differ))
+        goto exit;
     for (int use = 0; use < u->count; use++) {
         for (size_t i = 0; i < u->each && length < (int)sizeof text - 60; i++)
             length +=
