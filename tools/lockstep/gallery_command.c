@@ -62,8 +62,8 @@ ls_status gallery_command(const command_spec *command, int argc, const char *con
     }
     LS_FAIL(LS_ERR_INPUT,
             "%s is missing: it is installed with this program, in %s, and stands beside it in the "
-            "build tree",
-            name, LOCKSTEP_LIBEXEC);
+            "build tree; meson compile %s makes it there",
+            name, LOCKSTEP_LIBEXEC, name);
 exit:
     free(words);
     return status;

@@ -72,7 +72,7 @@ static void list_faults(FILE *out)
 {
     for (int i = 0; i < LS_FAULTS_COUNT - 1; i++) {
         const ls_gallery_fault *fault = &ls_gallery_faults[i];
-        fprintf(out, "%-28s%-58s%s\n", ls_fault_name(fault->fault), fault->text,
+        fprintf(out, "%-28s %-62s %s\n", ls_fault_name(fault->fault), fault->text,
                 ls_cause_text(fault->causes[0]));
     }
 }
@@ -89,7 +89,7 @@ static const char *caught(const ls_gallery_row *row, int t)
 static void print_heading(showing *show, const ls_gallery_row *row)
 {
     if (show->scene < 0)
-        fprintf(show->out, "%-28s%-40s%-54s%s\n", "fault", "found at", "named as",
+        fprintf(show->out, "%-28s %-42s %-54s %s\n", "fault", "found at", "named as",
                 "allclose objects to, at 1e-2, 1e-3, 1e-5");
     if (show->scene != row->scene || show->seed != row->seed)
         fprintf(show->out, "\n%s, seed %llu\n", ls_gallery_scenes[row->scene].name,
@@ -101,7 +101,7 @@ static void print_heading(showing *show, const ls_gallery_row *row)
 static void print_row(const showing *show, const ls_gallery_row *row)
 {
     const char *name = row->fault ? ls_fault_name(row->fault->fault) : "(none)";
-    fprintf(show->out, "%-28s%-40s%-54s", name, row->found ? row->at : "-",
+    fprintf(show->out, "%-28s %-42s %-54s ", name, row->found ? row->at : "-",
             row->found ? ls_cause_text(row->suspicion.cause) : "-");
     for (int t = 0; t < LS_GALLERY_TOLERANCES; t++) fprintf(show->out, "%-11s", caught(row, t));
     if (row->alarm) fputs("  false alarm", show->out);
