@@ -42,6 +42,12 @@ static const struct {
     [LS_CAUSE_TARGET_COUNT] = {"target-count", "loss divided by another number than the targets'",
                                9},
     [LS_CAUSE_NOT_CLIPPED] = {"not-clipped", "gradients not scaled to the largest norm", 3},
+    [LS_CAUSE_CLIPPING_EPSILON] = {"clipping-epsilon", "an epsilon added to the norm in clipping",
+                                   4},
+    [LS_CAUSE_OPTIMIZER_VARIANT] = {"optimizer-variant", "another formula of the optimizer's step",
+                                    4},
+    [LS_CAUSE_VARIANCE_UNBIASED] = {"variance-unbiased", "variance divided by D - 1", 14},
+    [LS_CAUSE_RESIDUAL] = {"residual", "residual connection taken elsewhere or left out", 6},
     [LS_CAUSE_POSITIONS] = {"positions", "positions that begin again, or rotary pairs otherwise",
                             19},
 };
@@ -217,7 +223,7 @@ bool ls_search_concerns(const ls_search *search, unsigned kinds)
 static ls_cause_family *const families[] = {
     ls_cause_gradients, ls_cause_sums,     ls_cause_every_sum,   ls_cause_batch,
     ls_cause_uses,      ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement,
-    ls_cause_dropout,   ls_cause_replicas};
+    ls_cause_dropout,   ls_cause_replicas, ls_cause_residuals,   ls_cause_updates};
 
 static ls_status try_all(ls_search *search)
 {

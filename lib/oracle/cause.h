@@ -35,6 +35,10 @@ typedef enum ls_cause {
     LS_CAUSE_POSITIONS,    /* positions that begin again in a shard; rotary pairs otherwise */
     LS_CAUSE_TARGET_COUNT, /* loss divided by another number than that of the targets, or by none */
     LS_CAUSE_NOT_CLIPPED,  /* the norm is right, and nothing is scaled by it */
+    LS_CAUSE_CLIPPING_EPSILON,  /* an epsilon added to the norm before it divides */
+    LS_CAUSE_OPTIMIZER_VARIANT, /* another formula or number of the optimizer's step, or no step */
+    LS_CAUSE_VARIANCE_UNBIASED, /* variance divided by D - 1 */
+    LS_CAUSE_RESIDUAL,          /* taken from another tensor, left out, its gradient left out */
     LS_CAUSES
 } ls_cause;
 

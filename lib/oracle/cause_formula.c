@@ -194,7 +194,7 @@ static ls_status try_norm(ls_search *search)
     const ls_variant unbiased = {.unbiased = true};
     snprintf(text, sizeof text, "the variance is divided by %zu, not %zu",
              search->config->d_model - 1, search->config->d_model);
-    LS_TRY(try(search, LS_CAUSE_NORM_EPSILON, KIND(NORM), &unbiased, text));
+    LS_TRY(try(search, LS_CAUSE_VARIANCE_UNBIASED, KIND(NORM), &unbiased, text));
 exit:
     return status;
 }

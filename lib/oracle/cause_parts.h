@@ -148,6 +148,6 @@ bool ls_other_count(const ls_search *search, int i, double *ret_factor, char tex
 typedef ls_status ls_cause_family(ls_search *search);
 ls_cause_family ls_cause_sums, ls_cause_every_sum, ls_cause_batch, ls_cause_uses, ls_cause_replicas,
     ls_cause_gradients, ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement,
-    ls_cause_dropout;
+    ls_cause_dropout, ls_cause_residuals, ls_cause_updates;
 
 #endif

@@ -74,6 +74,8 @@ static approx clip(const evaluation *e, double g, approx norm)
     const double most = e->o->max_norm;
     if (!(most > 0)) return approx_exact(g);
     const double slack = 16 * e->p->u * most;
+    if (e->variant.clip_eps > 0)
+        norm = approx_add(e->p, norm, approx_constant(e->p, e->variant.clip_eps));
     approx clipped = approx_input(e->p, g);
     if (norm.value > most)
         clipped =

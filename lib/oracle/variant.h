@@ -56,6 +56,8 @@ typedef struct ls_variant {
     bool adjacent_pairs;     /* features 2 i and 2 i + 1 are a pair */
     double rope_theta;
 
+    double clip_eps; /* added to the norm that divides in clipping */
+
     /* loss */
     size_t padded_words;   /* further logits of 0 in the softmax */
     double softmax_factor; /* the sum of exponentials so many times */
