@@ -23,23 +23,50 @@ static approx times(const ls_precision *p, double constant, approx a)
     return approx_multiply(p, approx_constant(p, constant), a);
 }
 
-static updated adamw(const ls_precision *p, const ls_update *u, bool decay, updated at, approx g)
+/* What divides the step: sqrt(v c2) + eps. */
+static approx root_of(const ls_precision *p, const ls_variant *how, double eps, double c2, approx v)
+{
+    const approx e = approx_constant(p, eps);
+    switch (how->root) {
+    case LS_ROOT_EPS_INSIDE:
+        return approx_root(p, approx_add(p, times(p, c2, v), e));
+    case LS_ROOT_EPS_UNCORRECTED:
+        return times(p, sqrt(c2), approx_add(p, approx_root(p, v), e));
+    case LS_ROOT_EPS_DEEPEST:
+        return approx_root(p, times(p, c2, approx_add(p, v, e)));
+    default:
+        return approx_add(p, approx_root(p, times(p, c2, v)), e);
+    }
+}
+
+static updated adamw(const ls_precision *p, const ls_update *u, const ls_variant *how, bool decay,
+                     updated at, approx g)
 {
     const double t = (double)u->t;
+    const double c1 = how->uncorrected_mean ? 1 : 1 / (1 - pow(u->beta1, t));
+    const double c2 = how->uncorrected_square ? 1 : 1 / (1 - pow(u->beta2, t));
+    if (decay && how->decay == LS_DECAY_IN_GRADIENT)
+        g = approx_add(p, g, times(p, u->weight_decay, at.w));
     at.m = approx_add(p, times(p, u->beta1, at.m), times(p, 1 - u->beta1, g));
     at.v =
         approx_add(p, times(p, u->beta2, at.v), times(p, 1 - u->beta2, approx_multiply(p, g, g)));
-    const approx mean = times(p, 1 / (1 - pow(u->beta1, t)), at.m);
-    const approx below = approx_add(p, approx_root(p, times(p, 1 / (1 - pow(u->beta2, t)), at.v)),
-                                    approx_constant(p, u->eps));
-    if (decay) at.w = approx_subtract(p, at.w, times(p, u->lr * u->weight_decay, at.w));
+    const approx mean = times(p, c1, at.m), below = root_of(p, how, u->eps, c2, at.v);
+    if (decay && how->decay != LS_DECAY_IN_GRADIENT) {
+        const double rate = how->decay == LS_DECAY_WITHOUT_RATE ? 1 : u->lr;
+        at.w = approx_subtract(p, at.w, times(p, rate * u->weight_decay, at.w));
+    }
     at.w = approx_subtract(p, at.w, times(p, u->lr, approx_divide(p, mean, below)));
     return at;
 }
 
-static updated sgd(const ls_precision *p, const ls_update *u, bool decay, updated at, approx g)
+static updated sgd(const ls_precision *p, const ls_update *u, const ls_variant *how, bool decay,
+                   updated at, approx g)
 {
-    if (decay) g = approx_add(p, g, times(p, u->weight_decay, at.w));
+    const approx w = at.w;
+    const bool apart = how->decay == LS_DECAY_DECOUPLED || how->decay == LS_DECAY_WITHOUT_RATE;
+    const double rate = how->decay == LS_DECAY_WITHOUT_RATE ? 1 : u->lr;
+    if (decay && !apart) g = approx_add(p, g, times(p, u->weight_decay, w));
+    if (decay && apart) at.w = approx_subtract(p, w, times(p, rate * u->weight_decay, w));
     at.m = approx_add(p, times(p, u->beta1, at.m), g);
     at.w = approx_subtract(p, at.w, times(p, u->lr, at.m));
     return at;
@@ -49,12 +76,14 @@ static updated update_element(const evaluation *e, const ls_graph_node *node, si
 {
     const int param = node->params[0];
     const ls_update *u = e->o->update;
-    const bool decay = e->graph->table->params[param].decay;
+    const ls_variant *how = &e->variant;
+    const bool decay = e->graph->table->params[param].decay != how->decay_flipped;
     const approx g = approx_input(e->p, value_of(e, node->inputs[0])[i]);
     const updated at = {approx_exact(param_of(e, param)[i]),
                         approx_exact(moment_of(e->o->moment1, param, i)),
                         approx_exact(moment_of(e->o->moment2, param, i))};
-    return u->optimizer == LS_ADAMW ? adamw(e->p, u, decay, at, g) : sgd(e->p, u, decay, at, g);
+    return u->optimizer == LS_ADAMW ? adamw(e->p, u, how, decay, at, g)
+                                    : sgd(e->p, u, how, decay, at, g);
 }
 
 static approx gradient_norm(const evaluation *e)
@@ -108,8 +137,10 @@ ls_status ls_operation_moments(const ls_operands *operands, int node, double *re
 {
     ls_status status = LS_OK;
     const ls_precision exact = {0};
+    const ls_variant none = {0};
     const ls_graph *graph = operands->graph;
     const evaluation e = {.o = operands,
+                          .variant = operands->variant ? *operands->variant : none,
                           .graph = graph,
                           .config = &graph->table->config,
                           .batch = operands->batch,

@@ -28,6 +28,22 @@ typedef enum ls_activation_form {
     LS_ACTIVATION_RELU
 } ls_activation_form;
 
+/* Where weight decay acts. */
+typedef enum ls_decay_form {
+    LS_DECAY_AS_IS = 0,
+    LS_DECAY_IN_GRADIENT, /* g + weight_decay w, as L2 regularisation */
+    LS_DECAY_DECOUPLED,   /* w - lr weight_decay w                    */
+    LS_DECAY_WITHOUT_RATE /* w - weight_decay w                       */
+} ls_decay_form;
+
+/* Where Adam's epsilon is added. */
+typedef enum ls_root_form {
+    LS_ROOT_AS_IS = 0,       /* sqrt(v c2) + eps          */
+    LS_ROOT_EPS_INSIDE,      /* sqrt(v c2 + eps)          */
+    LS_ROOT_EPS_UNCORRECTED, /* (sqrt(v) + eps) sqrt(c2)  */
+    LS_ROOT_EPS_DEEPEST      /* sqrt((v + eps) c2)        */
+} ls_root_form;
+
 typedef struct ls_variant {
     /* The operands are zero in most places: products with 0 are left out. Changes no value. */
     bool sparse;
@@ -56,7 +72,12 @@ typedef struct ls_variant {
     bool adjacent_pairs;     /* features 2 i and 2 i + 1 are a pair */
     double rope_theta;
 
-    double clip_eps; /* added to the norm that divides in clipping */
+    /* clipping and the optimizer */
+    double clip_eps;    /* added to the norm that divides */
+    bool decay_flipped; /* decays where it should not, and not where it should */
+    ls_decay_form decay;
+    ls_root_form root;
+    bool uncorrected_mean, uncorrected_square; /* no bias correction */
 
     /* loss */
     size_t padded_words;   /* further logits of 0 in the softmax */

@@ -23,6 +23,7 @@ typedef struct scene {
     double slack;  /* then: of every bound */
     ls_cause hint; /* ls_case's */
     bool brief;
+    uint64_t at; /* step of the case */
 } scene;
 
 static inline ls_config kind_config(kind k)
@@ -155,6 +156,7 @@ static inline ls_suspicion suspicion_of(const scene *s, const char *name, const 
     if (!may_be_right)
         ck_assert_msg(count_outside(candidate, right, bound, n) > 0, "%s: nothing is wrong", name);
     const ls_case of = {.golden = &s->golden,
+                        .step = s->at,
                         .node = place,
                         .operands = s->step.operands,
                         .own_inputs = !s->upstream,
