@@ -106,11 +106,11 @@ def some(checks, program, gallery):
 def main():
     checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
-        program = Program(sys.argv[1], folder)
+        program = Program(os.path.abspath(sys.argv[1]), folder)
         if sys.argv[3:] == ["whole"]:
             whole(checks, program)
         else:
-            some(checks, program, sys.argv[2])
+            some(checks, program, os.path.abspath(sys.argv[2]))
     checks.finish()
 
 
