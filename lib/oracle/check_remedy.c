@@ -47,8 +47,8 @@ const char *ls_cause_remedy(ls_cause cause)
         [LS_CAUSE_NOT_CLIPPED] = "scale the gradients themselves, those that the optimizer reads",
         [LS_CAUSE_CLIPPING_EPSILON] = "divide by the norm alone (PyTorch's clip_grad_norm_ adds "
                                       "1e-6), or leave clipped and param out of what is compared",
-        [LS_CAUSE_OPTIMIZER_VARIANT] = "compare the optimizer's step, and which parameters decay, "
-                                       "with the formulas of GOLDEN.md",
+        [LS_CAUSE_OPTIMIZER_VARIANT] = "compare the step with GOLDEN.md's, and which parameters "
+                                       "decay: matrices alone, not biases and norms",
         [LS_CAUSE_VARIANCE_UNBIASED] = "divide the squares of a norm's variance by the width D: "
                                        "unbiased=False, correction=0",
         [LS_CAUSE_RESIDUAL] = "add what the block was given (before its norm, where norms come "

@@ -174,6 +174,7 @@ static const struct {
     {{ADAM, .raw_mean = true}, "no bias correction of m", true, true, true},
     {{ADAM, .raw_square = true}, "no bias correction of v", true, true, true},
     {{ADAM, .eps_at = 1}, "sqrt(v + eps)", true, true, true},
+    {{ADAM, .eps_at = 2}, "sqrt(v) before the bias correction", true, true, true},
     {{ADAM, .sgd = true}, "plain SGD", true, true, true},
     {{.lr = 1e-3, .beta1 = 0.95, .beta2 = 0.9, .eps = 1e-8, .decay = 0.1},
      "exchanged",
