@@ -1,0 +1,86 @@
+/* window.h - which pixels a convolution or a pooling reads.
+ *
+ * An output pixel (r, c) reads the kernel_h x kernel_w input pixels
+ *
+ *     (r * stride_h - pad_top  + i * dilation_h,   i = 0 .. kernel_h - 1
+ *      c * stride_w - pad_left + j * dilation_w)   j = 0 .. kernel_w - 1
+ *
+ * of which those outside the image are padding. What a rank needs of its neighbours follows from
+ * its range of outputs and this formula alone: even kernels, one-sided padding, strides and shards
+ * smaller than a kernel are no special cases. */
+#ifndef LS_KERNELS_WINDOW_H
+#define LS_KERNELS_WINDOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "lockstep/base/status.h"
+
+LS_BEGIN_DECLS
+
+/* Rows top .. top + height and columns left .. left + width, counted in the whole image. Without
+ * height or width it is empty. */
+typedef struct ls_rectangle {
+    size_t top, left, height, width;
+} ls_rectangle;
+
+typedef struct ls_window {
+    size_t in_h, in_w; /* the whole image */
+    size_t kernel_h, kernel_w;
+    size_t stride_h, stride_w;
+    size_t dilation_h, dilation_w; /* 1: the kernel's pixels are neighbours */
+    size_t pad_top, pad_bottom, pad_left, pad_right;
+} ls_window;
+
+static inline bool ls_rectangle_empty(ls_rectangle r)
+{
+    return r.height == 0 || r.width == 0;
+}
+
+static inline size_t ls_rectangle_pixels(ls_rectangle r)
+{
+    return r.height * r.width;
+}
+
+/* Whether all of `inner` is in `outer`; an empty one is in every rectangle. */
+LS_API bool ls_rectangle_inside(ls_rectangle inner, ls_rectangle outer);
+
+/* What the two have in common; {0, 0, 0, 0} when that is nothing. */
+LS_API ls_rectangle ls_rectangle_common(ls_rectangle a, ls_rectangle b);
+
+/* name: of the layer, for the text. Errors: LS_ERR_INPUT: a size, stride or dilation of 0, a number
+ * above LS_WINDOW_MOST, a kernel that with its dilation is larger than the padded image. */
+enum { LS_WINDOW_MOST = 1 << 24 };
+LS_API ls_status ls_window_check(const char *name, const ls_window *window) LS_MUST_USE;
+
+/* The same for a pooling, which also needs a pixel of the image in every window. */
+LS_API ls_status ls_window_check_pool(const char *name, const ls_window *window) LS_MUST_USE;
+
+/* Rows and columns of outputs: (in + pads - ((kernel - 1) * dilation + 1)) / stride + 1. The window
+ * has been checked, here and below. */
+LS_API size_t ls_window_out_h(const ls_window *window);
+LS_API size_t ls_window_out_w(const ls_window *window);
+
+/* All inputs, all outputs. */
+LS_API ls_rectangle ls_window_inputs(const ls_window *window);
+LS_API ls_rectangle ls_window_outputs(const ls_window *window);
+
+/* The smallest rectangle with all inputs of the image that a rectangle of outputs reads: what a
+ * rank has to hold before it can compute them. Empty when they read padding alone. */
+LS_API ls_rectangle ls_window_reads(const ls_window *window, ls_rectangle outputs);
+
+/* The smallest rectangle with all outputs that read any of a rectangle of inputs: whose gradients a
+ * rank has to hold before it can compute those of the inputs. Empty when nobody reads them. */
+LS_API ls_rectangle ls_window_read_by(const ls_window *window, ls_rectangle inputs);
+
+/* The granules of an image (contract rule 9): granule (i, j) of a rows x columns grid is the rows
+ * floor(i h / rows) .. floor((i + 1) h / rows) and the columns likewise; it may be empty. */
+typedef struct ls_pixel_grid {
+    size_t rows, columns;
+} ls_pixel_grid;
+
+LS_API ls_rectangle ls_pixel_granule(ls_pixel_grid grid, size_t h, size_t w, size_t i, size_t j);
+
+LS_END_DECLS
+
+#endif
