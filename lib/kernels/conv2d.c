@@ -22,8 +22,8 @@ typedef struct job {
     const ls_window *window;
     ls_pixel_grid grid;
     size_t groups;
-    ls_axis m; /* target channels of a group                            */
-    ls_axis k; /* source channels of a group, times places of a kernel  */
+    ls_axis m;              /* target channels of a group                            */
+    ls_axis k;              /* source channels of a group, times places of a kernel  */
     size_t source_channels; /* of a group                               */
     const ls_real *a;
     size_t lda, group_a; /* elements from group to group                */
@@ -38,11 +38,6 @@ typedef struct strip {
     size_t image, images;
     ls_rectangle pixels;
 } strip;
-
-static size_t offset_in(ls_image_layout layout, ls_rectangle pixels)
-{
-    return (pixels.top - layout.held.top) * layout.held.width + (pixels.left - layout.held.left);
-}
 
 /* Whether the pixels of a channel follow each other in memory. */
 static bool contiguous(ls_image_layout layout, ls_rectangle pixels)
@@ -67,7 +62,8 @@ static void deliver(const job *j, const strip *s, size_t group)
         for (size_t ch = 0; ch < channels; ch++) {
             const ls_real *from = j->product + ch * all + n * area;
             ls_real *to = j->target + (s->image + n) * j->target_layout.stride +
-                          (group * channels + ch) * plane + offset_in(j->target_layout, s->pixels);
+                          (group * channels + ch) * plane +
+                          ls_image_offset(j->target_layout, s->pixels);
             for (size_t r = 0; r < s->pixels.height; r++)
                 memcpy(to + r * j->target_layout.held.width, from + r * width, width * sizeof *to);
         }
@@ -80,7 +76,7 @@ static void add_bias(const job *j, const strip *s, size_t group)
     for (size_t n = 0; n < s->images; n++)
         for (size_t ch = group * channels; ch < (group + 1) * channels; ch++) {
             ls_real *y = j->target + (s->image + n) * j->target_layout.stride + ch * plane +
-                         offset_in(j->target_layout, s->pixels);
+                         ls_image_offset(j->target_layout, s->pixels);
             const ls_real bias = j->bias[ch];
             for (size_t r = 0; r < s->pixels.height; r++, y += j->target_layout.held.width)
                 for (size_t c = 0; c < s->pixels.width; c++) y[c] = y[c] + bias;
@@ -99,12 +95,12 @@ static ls_status do_strip(const job *j, strip s)
     const bool direct = s.images == 1 && contiguous(j->target_layout, s.pixels);
 
     for (size_t g = 0; g < j->groups; g++) {
-        const ls_real *source = j->source + s.image * j->source_layout.stride +
-                                g * j->source_channels * from_plane;
+        const ls_real *source =
+            j->source + s.image * j->source_layout.stride + g * j->source_channels * from_plane;
         const ls_real *b = j->columns;
         size_t ldb = n;
         if (in_place) {
-            b = source + offset_in(j->source_layout, s.pixels);
+            b = source + ls_image_offset(j->source_layout, s.pixels);
             ldb = from_plane;
         } else {
             for (size_t i = 0; i < s.images; i++)
@@ -116,7 +112,7 @@ static ls_status do_strip(const job *j, strip s)
         size_t ldc = n;
         if (direct) {
             c = j->target + s.image * j->target_layout.stride + g * channels * to_plane +
-                offset_in(j->target_layout, s.pixels);
+                ls_image_offset(j->target_layout, s.pixels);
             ldc = to_plane;
         }
         LS_TRY(ls_gemm(j->engine, LS_NO_TRANS, LS_NO_TRANS, j->m, ls_axis_whole(n), j->k,
@@ -139,8 +135,7 @@ static ls_status by_granules(const job *j, size_t images, ls_rectangle targets, 
             if (!ls_rectangle_inside(granule, targets))
                 LS_FAIL(LS_ERR_INTERNAL,
                         "conv2d: with openblas a rectangle of pixels is made of whole granules");
-            for (size_t n = 0; n < images; n++)
-                LS_TRY(do_strip(j, (strip){n, 1, granule}));
+            for (size_t n = 0; n < images; n++) LS_TRY(do_strip(j, (strip){n, 1, granule}));
         }
 exit:
     return status;
@@ -175,10 +170,9 @@ exit:
 static ls_status run(const job *j, size_t images, ls_rectangle targets)
 {
     const bool forward = j->way == LS_OUTPUTS_FROM_INPUTS;
-    const ls_rectangle whole =
-        forward ? ls_window_outputs(j->window) : ls_window_inputs(j->window);
-    const ls_rectangle needed = forward ? ls_window_reads(j->window, targets)
-                                        : ls_window_read_by(j->window, targets);
+    const ls_rectangle whole = forward ? ls_window_outputs(j->window) : ls_window_inputs(j->window);
+    const ls_rectangle needed =
+        forward ? ls_window_reads(j->window, targets) : ls_window_read_by(j->window, targets);
     if (images == 0 || ls_rectangle_empty(targets)) return LS_OK;
     if (!ls_rectangle_inside(targets, whole) ||
         !ls_rectangle_inside(targets, j->target_layout.held) ||

@@ -8,7 +8,7 @@
 static void copy_pixels(ls_real *to, const ls_real *from, ls_image_layout layout,
                         ls_rectangle pixels, size_t channels)
 {
-    from += (pixels.top - layout.held.top) * layout.held.width + (pixels.left - layout.held.left);
+    from += ls_image_offset(layout, pixels);
     for (size_t ch = 0; ch < channels; ch++, from += ls_rectangle_pixels(layout.held))
         for (size_t r = 0; r < pixels.height; r++, to += pixels.width)
             memcpy(to, from + r * layout.held.width, pixels.width * sizeof *to);
@@ -44,11 +44,10 @@ ls_status ls_conv2d_weight_leaf(ls_engine engine, const ls_conv2d *conv, ls_real
                     outputs, out);
         ls_im2col(columns, pixels, LS_OUTPUTS_FROM_INPUTS, &conv->window, outputs,
                   x + g * in * ls_rectangle_pixels(x_layout.held), x_layout.held, in);
-        LS_TRY(ls_gemm(engine, LS_NO_TRANS, LS_TRANS,
-                       ls_axis_of(conv->out_granules, out / conv->out_granules),
-                       ls_axis_of(conv->in_granules, depth / conv->in_granules),
-                       ls_axis_whole(pixels), gradient, pixels, columns, pixels,
-                       dweight + g * out * ld_weight, ld_weight, false));
+        LS_TRY(ls_gemm(
+            engine, LS_NO_TRANS, LS_TRANS, ls_axis_of(conv->out_granules, out / conv->out_granules),
+            ls_axis_of(conv->in_granules, depth / conv->in_granules), ls_axis_whole(pixels),
+            gradient, pixels, columns, pixels, dweight + g * out * ld_weight, ld_weight, false));
     }
 exit:
     return status;

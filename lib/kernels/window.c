@@ -3,6 +3,8 @@
  * Rows and columns are two times the same thing: one dimension of a window is an `along`. */
 #include "lockstep/kernels/window.h"
 
+#include <stdint.h>
+
 typedef struct along {
     const char *pixels; /* "rows" or "columns"       */
     const char *way;    /* "height" or "width"       */
@@ -16,14 +18,14 @@ typedef struct run {
 
 static along rows_of(const ls_window *w)
 {
-    return (along){"rows",      "height",   w->in_h,   w->kernel_h, w->stride_h,
-                   w->dilation_h, w->pad_top, w->pad_bottom};
+    return (along){"rows",      "height",      w->in_h,    w->kernel_h,
+                   w->stride_h, w->dilation_h, w->pad_top, w->pad_bottom};
 }
 
 static along columns_of(const ls_window *w)
 {
-    return (along){"columns",   "width",     w->in_w,    w->kernel_w, w->stride_w,
-                   w->dilation_w, w->pad_left, w->pad_right};
+    return (along){"columns",   "width",       w->in_w,     w->kernel_w,
+                   w->stride_w, w->dilation_w, w->pad_left, w->pad_right};
 }
 
 /* From a window's first pixel to its last: the last kernel pixel has no dilation behind it. */
@@ -110,10 +112,9 @@ static run common(run a, run b)
 
 bool ls_rectangle_inside(ls_rectangle inner, ls_rectangle outer)
 {
-    return ls_rectangle_empty(inner) ||
-           (inner.top >= outer.top && inner.left >= outer.left &&
-            inner.top + inner.height <= outer.top + outer.height &&
-            inner.left + inner.width <= outer.left + outer.width);
+    return ls_rectangle_empty(inner) || (inner.top >= outer.top && inner.left >= outer.left &&
+                                         inner.top + inner.height <= outer.top + outer.height &&
+                                         inner.left + inner.width <= outer.left + outer.width);
 }
 
 ls_rectangle ls_rectangle_common(ls_rectangle a, ls_rectangle b)
@@ -170,9 +171,12 @@ static ls_status check_along(const char *name, along a)
     const struct {
         const char *what;
         size_t value, least;
-    } numbers[] = {{"image", a.in, 1},           {"kernel", a.kernel, 1},
-                   {"stride", a.stride, 1},      {"dilation", a.dilation, 1},
-                   {"padding before", a.before, 0}, {"padding after", a.after, 0}};
+    } numbers[] = {{"image", a.in, 1},
+                   {"kernel", a.kernel, 1},
+                   {"stride", a.stride, 1},
+                   {"dilation", a.dilation, 1},
+                   {"padding before", a.before, 0},
+                   {"padding after", a.after, 0}};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         if (numbers[i].value < numbers[i].least || numbers[i].value > LS_WINDOW_MOST)
             LS_FAIL(LS_ERR_INPUT, "%s: %s of %zu in %s: %zu to %d are allowed", name,
@@ -214,6 +218,9 @@ ls_status ls_window_check_pool(const char *name, const ls_window *window)
     LS_TRY(ls_window_check(name, window));
     LS_TRY(check_pool_along(name, rows_of(window)));
     LS_TRY(check_pool_along(name, columns_of(window)));
+    if (window->in_h > INT32_MAX / window->in_w)
+        LS_FAIL(LS_ERR_INPUT, "%s: an image of %zu x %zu: pooling takes at most %ld pixels", name,
+                window->in_h, window->in_w, (long)INT32_MAX);
 exit:
     return status;
 }

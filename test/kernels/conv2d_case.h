@@ -20,7 +20,9 @@ static const conv_shape shapes[] = {
     {"1x1 stride 2", 2, {{5, 6, 1, 1, 2, 2, 1, 1, 0, 0, 0, 0}, 1, 4, 3, 4, 1, {3, 3}}},
     {"even kernel 2x4", 2, {{6, 7, 2, 4, 1, 1, 1, 1, 1, 0, 2, 1}, 1, 3, 5, 1, 5, {2, 2}}},
     {"even kernel, stride 2", 1, {{8, 6, 4, 2, 2, 2, 1, 1, 1, 1, 0, 0}, 1, 2, 4, 2, 2, {8, 8}}},
-    {"one-sided padding, stride 2", 2, {{6, 9, 3, 3, 2, 2, 1, 1, 0, 1, 1, 0}, 1, 2, 3, 1, 1, {2, 3}}},
+    {"one-sided padding, stride 2",
+     2,
+     {{6, 9, 3, 3, 2, 2, 1, 1, 0, 1, 1, 0}, 1, 2, 3, 1, 1, {2, 3}}},
     {"dilation 2 and 3", 1, {{9, 8, 3, 2, 1, 2, 2, 3, 2, 1, 0, 3}, 1, 3, 2, 3, 1, {3, 1}}},
     {"groups", 2, {{5, 4, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, 4, 8, 12, 2, 3, {2, 2}}},
     {"two columns", 1, {{6, 6, 5, 3, 2, 1, 1, 1, 2, 2, 1, 1}, 2, 6, 4, 3, 2, {4, 4}}},
@@ -28,7 +30,9 @@ static const conv_shape shapes[] = {
     {"wide padding", 1, {{3, 2, 2, 3, 1, 1, 1, 1, 4, 3, 3, 5}, 1, 2, 2, 1, 2, {3, 4}}},
     {"stride above kernel", 2, {{7, 8, 2, 1, 3, 3, 1, 1, 0, 1, 0, 0}, 1, 3, 2, 1, 1, {2, 2}}},
     {"leaves of 256", 1, {{4, 3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}, 1, 64, 66, 2, 2, {2, 1}}},
-    {"granules above 256 pixels", 1, {{23, 17, 3, 2, 1, 1, 1, 1, 1, 1, 1, 0}, 1, 2, 3, 1, 1, {1, 1}}},
+    {"granules above 256 pixels",
+     1,
+     {{23, 17, 3, 2, 1, 1, 1, 1, 1, 1, 1, 0}, 1, 2, 3, 1, 1, {1, 1}}},
     {"more than a strip", 2, {{29, 31, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0}, 1, 2, 3, 2, 1, {5, 3}}},
     {"kernel is the image", 2, {{3, 4, 3, 4, 1, 1, 1, 1, 0, 0, 0, 0}, 1, 3, 5, 3, 5, {2, 2}}},
     {"one row", 3, {{1, 8, 1, 3, 1, 1, 1, 1, 0, 0, 1, 1}, 1, 1, 2, 1, 1, {1, 4}}},
@@ -103,9 +107,9 @@ static inline conv_truth true_conv(const conv_case *t)
                             const long col = p % ow * (long)w->stride_w - (long)w->pad_left +
                                              j * (long)w->dilation_w;
                             if (row < 0 || row >= ih || col < 0 || col >= iw) continue;
-                            const size_t x = (n * c->in_channels + co / out * in + ci) *
-                                                 (size_t)(ih * iw) +
-                                             (size_t)(row * iw + col);
+                            const size_t x =
+                                (n * c->in_channels + co / out * in + ci) * (size_t)(ih * iw) +
+                                (size_t)(row * iw + col);
                             const size_t k =
                                 (co * in + ci) * (size_t)(kh * kw) + (size_t)(i * kw + j);
                             const long double a = t->w[k], b = t->x[x], d = t->dy[y];

@@ -277,6 +277,24 @@ START_TEST(sigmoid_below_the_range_of_exp)
 }
 END_TEST
 
+/* ReLU chooses: -0 and what is below become +0, NaN comes through, and so does its gradient. */
+START_TEST(relu_chooses)
+{
+    const ls_real nan = (ls_real)NAN;
+    const ls_real x[] = {3, -2, POS_ZERO, NEG_ZERO, INF, -INF, (ls_real)1e-30},
+                  dy[] = {5, INF, INF, nan, -7, 2, 4};
+    const ls_real y[] = {3, 0, 0, 0, INF, 0, (ls_real)1e-30}, dx[] = {5, 0, 0, 0, -7, 0, 4};
+    ls_real *own = copy_of(x, COUNT(x)), *back = copy_of(dy, COUNT(dy));
+    ls_relu_forward(own, own, COUNT(x));
+    ls_relu_backward(back, back, own, COUNT(x));
+    ck_assert(same(own, y, COUNT(x)) && same(back, dx, COUNT(x)));
+    ls_real bad = nan, slope = 2;
+    ls_relu_forward(&bad, &bad, 1);
+    ls_relu_backward(&slope, &slope, &bad, 1);
+    ck_assert(bad != bad && slope == 2);
+}
+END_TEST
+
 START_TEST(nan_stays)
 {
     const ls_real x[1] = {(ls_real)NAN}, d[1] = {1};
@@ -348,6 +366,7 @@ int main(void)
                                   known_values,
                                   far_from_zero,
                                   sigmoid_below_the_range_of_exp,
+                                  relu_chooses,
                                   nan_stays,
 #ifdef LS_REAL_IS_F64
                                   gradients

@@ -1,4 +1,4 @@
-/* activation.h - GELU in both forms, SwiGLU, tanh; elementwise, forward beside backward. */
+/* activation.h - GELU in both forms, SwiGLU, tanh, ReLU; elementwise, forward beside backward. */
 #ifndef LS_KERNELS_ACTIVATION_H
 #define LS_KERNELS_ACTIVATION_H
 
@@ -49,6 +49,15 @@ LS_API void ls_swiglu_backward(ls_real *dgate, ls_real *dup, const ls_real *dy, 
 #define ls_tanh_backward LS_TYPED(ls_tanh_backward)
 LS_API void ls_tanh_forward(ls_real *y, const ls_real *x, size_t n);
 LS_API void ls_tanh_backward(ls_real *dx, const ls_real *dy, const ls_real *y, size_t n);
+
+/* ReLU. n values; y may be x, dx may be dy.
+ *
+ *     y  = +0 where x <= 0 (-0 too), else x: a NaN comes through
+ *     dx = +0 where y <= 0, else dy     from the result y, not from x; a choice, not a product */
+#define ls_relu_forward LS_TYPED(ls_relu_forward)
+#define ls_relu_backward LS_TYPED(ls_relu_backward)
+LS_API void ls_relu_forward(ls_real *y, const ls_real *x, size_t n);
+LS_API void ls_relu_backward(ls_real *dx, const ls_real *dy, const ls_real *y, size_t n);
 
 LS_END_DECLS
 

@@ -27,7 +27,7 @@
 
 #include "lockstep/base/real.h"
 #include "lockstep/base/status.h"
-#include "lockstep/kernels/window.h"
+#include "lockstep/kernels/image_layout.h"
 #include "lockstep/numerics/gemm.h"
 
 LS_BEGIN_DECLS
@@ -42,14 +42,6 @@ typedef struct ls_conv2d {
     ls_pixel_grid grid; /* granules of pixels of both images. LS_ENGINE_OPENBLAS calls per granule,
                            so that its calls have one shape in every layout                       */
 } ls_conv2d;
-
-/* How images lie in memory: [images][channels][held.height][held.width] with `stride` elements from
- * one image to the next (at least channels * pixels; more where a run of channels is meant). held:
- * what each covers, in coordinates of the whole image. */
-typedef struct ls_image_layout {
-    ls_rectangle held;
-    size_t stride;
-} ls_image_layout;
 
 /* Elements of `weight` from one output channel to the next when all input channels are held. */
 static inline size_t ls_conv2d_depth(const ls_conv2d *conv)

@@ -53,7 +53,8 @@ LS_API ls_rectangle ls_rectangle_common(ls_rectangle a, ls_rectangle b);
 enum { LS_WINDOW_MOST = 1 << 24 };
 LS_API ls_status ls_window_check(const char *name, const ls_window *window) LS_MUST_USE;
 
-/* The same for a pooling, which also needs a pixel of the image in every window. */
+/* The same for a pooling, which also needs a pixel of the image in every window, and no more than
+ * 2^31 - 1 pixels, so that a place fits 32 bits. */
 LS_API ls_status ls_window_check_pool(const char *name, const ls_window *window) LS_MUST_USE;
 
 /* Rows and columns of outputs: (in + pads - ((kernel - 1) * dilation + 1)) / stride + 1. The window

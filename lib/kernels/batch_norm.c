@@ -1,0 +1,132 @@
+/* batch_norm.c - batch normalisation in pieces, forward beside backward. */
+#include "lockstep/kernels/batch_norm.h"
+
+#include "kernels/pixel_tree_leaf.h"
+#include "lockstep/numerics/functions.h"
+
+/* Where row r of a rectangle begins in channel ch of image n. */
+static size_t row_start(ls_image_layout layout, ls_rectangle pixels, size_t n, size_t ch, size_t r)
+{
+    return n * layout.stride + ch * ls_rectangle_pixels(layout.held) +
+           ls_image_offset(layout, pixels) + r * layout.held.width;
+}
+
+static const ls_real *at(const ls_real *x, ls_image_layout layout, size_t channel, size_t row,
+                         size_t column)
+{
+    return x + row_start(layout, (ls_rectangle){row, column, 1, 1}, 0, channel, 0);
+}
+
+/* ---- statistics ---- */
+
+void ls_batch_norm_mean(ls_real *mean, const ls_real *sum, size_t count, size_t channels)
+{
+    for (size_t ch = 0; ch < channels; ch++) mean[ch] = sum[ch] / (ls_real)count;
+}
+
+typedef struct norm_terms {
+    const ls_real *dy, *x, *mean, *rstd;
+    ls_image_layout dy_layout, x_layout;
+} norm_terms;
+
+static void square_terms(ls_real *terms, const void *context, size_t channel, size_t row,
+                         size_t column, size_t n)
+{
+    const norm_terms *t = context;
+    const ls_real *x = at(t->x, t->x_layout, channel, row, column), mean = t->mean[channel];
+    for (size_t i = 0; i < n; i++) terms[i] = (x[i] - mean) * (x[i] - mean);
+}
+
+void ls_batch_norm_squares(ls_real *sum, const ls_real *x, ls_image_layout layout,
+                           ls_rectangle pixels, const ls_real *mean, size_t channels)
+{
+    const norm_terms t = {.x = x, .mean = mean, .x_layout = layout};
+    ls_pixel_leaf(sum, square_terms, &t, pixels, channels);
+}
+
+void ls_batch_norm_rstd(ls_real *rstd, const ls_real *squares, size_t count, double eps,
+                        size_t channels)
+{
+    const ls_real epsilon = (ls_real)eps;
+    for (size_t ch = 0; ch < channels; ch++)
+        rstd[ch] = ls_rsqrt(squares[ch] / (ls_real)count + epsilon);
+}
+
+void ls_batch_norm_running(ls_real *running_mean, ls_real *running_variance, const ls_real *mean,
+                           const ls_real *squares, size_t count, double momentum, size_t channels)
+{
+    const ls_real keep = (ls_real)(1.0 - momentum), take = (ls_real)momentum;
+    for (size_t ch = 0; ch < channels; ch++) {
+        const ls_real variance = squares[ch] / (ls_real)(count - 1);
+        running_mean[ch] = keep * running_mean[ch] + take * mean[ch];
+        running_variance[ch] = keep * running_variance[ch] + take * variance;
+    }
+}
+
+/* ---- forward ---- */
+
+void ls_batch_norm_forward(ls_real *y, ls_image_layout y_layout, const ls_real *x,
+                           ls_image_layout x_layout, ls_rectangle pixels, size_t images,
+                           size_t channels, const ls_real *mean, const ls_real *rstd,
+                           const ls_real *scale, const ls_real *shift)
+{
+    if (ls_rectangle_empty(pixels)) return;
+    for (size_t n = 0; n < images; n++)
+        for (size_t ch = 0; ch < channels; ch++)
+            for (size_t r = 0; r < pixels.height; r++) {
+                const ls_real m = mean[ch], s = rstd[ch], a = scale[ch], b = shift[ch];
+                const ls_real *from = x + row_start(x_layout, pixels, n, ch, r);
+                ls_real *to = y + row_start(y_layout, pixels, n, ch, r);
+                for (size_t c = 0; c < pixels.width; c++) to[c] = ((from[c] - m) * s) * a + b;
+            }
+}
+
+/* ---- backward ---- */
+
+/* Differentiates y = xhat * scale + shift by scale: dy * xhat. */
+static void scale_terms(ls_real *terms, const void *context, size_t channel, size_t row,
+                        size_t column, size_t n)
+{
+    const norm_terms *t = context;
+    const ls_real *x = at(t->x, t->x_layout, channel, row, column);
+    const ls_real *dy = at(t->dy, t->dy_layout, channel, row, column);
+    const ls_real mean = t->mean[channel], rstd = t->rstd[channel];
+    for (size_t i = 0; i < n; i++) terms[i] = dy[i] * ((x[i] - mean) * rstd);
+}
+
+void ls_batch_norm_scale_leaf(ls_real *sum, const ls_real *dy, ls_image_layout dy_layout,
+                              const ls_real *x, ls_image_layout x_layout, ls_rectangle pixels,
+                              const ls_real *mean, const ls_real *rstd, size_t channels)
+{
+    const norm_terms t = {dy, x, mean, rstd, dy_layout, x_layout};
+    ls_pixel_leaf(sum, scale_terms, &t, pixels, channels);
+}
+
+/* Differentiates
+ *     xhat = (x - mean) * rstd
+ *     y    = xhat * scale + shift                           hence dxhat = dy * scale
+ * mean and rstd being functions of all x of the channel. As in a layer norm
+ *     dx = rstd * (dxhat - mean(dxhat) - xhat * mean(dxhat * xhat))
+ * and here scale is the same for all of them, so that both means are those of the parameters'
+ * gradients: mean(dy) = dshift / count, mean(dy * xhat) = dscale / count. */
+void ls_batch_norm_backward(ls_real *dx, ls_image_layout dx_layout, const ls_real *dy,
+                            ls_image_layout dy_layout, const ls_real *x, ls_image_layout x_layout,
+                            ls_rectangle pixels, size_t images, size_t channels,
+                            const ls_real *mean, const ls_real *rstd, const ls_real *scale,
+                            const ls_real *dscale, const ls_real *dshift, size_t count)
+{
+    if (ls_rectangle_empty(pixels)) return;
+    for (size_t n = 0; n < images; n++)
+        for (size_t ch = 0; ch < channels; ch++) {
+            const ls_real m = mean[ch], s = rstd[ch], factor = scale[ch] * rstd[ch];
+            const ls_real mean_dy = dshift[ch] / (ls_real)count;
+            const ls_real mean_dy_xhat = dscale[ch] / (ls_real)count;
+            for (size_t r = 0; r < pixels.height; r++) {
+                const ls_real *d = dy + row_start(dy_layout, pixels, n, ch, r);
+                const ls_real *v = x + row_start(x_layout, pixels, n, ch, r);
+                ls_real *to = dx + row_start(dx_layout, pixels, n, ch, r);
+                for (size_t c = 0; c < pixels.width; c++)
+                    to[c] = factor * ((d[c] - mean_dy) - ((v[c] - m) * s) * mean_dy_xhat);
+            }
+        }
+}

@@ -1,0 +1,112 @@
+/* bench_conv2d.c - speed of convolution on the shapes of ResNet-50, one thread.
+ *
+ * Prints GFLOP/s of the forward and backward convolution under the portable engine and of the
+ * matrix product that it amounts to (m = filters, n = pixels of all images, k = channels x kernel),
+ * and the ratios. Best of several rounds by CPU time, the candidates taking turns. Arguments: a
+ * shape whose name contains any of them is measured; none: all. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/kernels/conv2d.h"
+
+typedef struct shape {
+    const char *name;
+    size_t image, kernel, stride, in, out;
+} shape;
+
+static const shape shapes[] = {
+    {"conv1 7x7/2", 224, 7, 2, 3, 64},      {"conv2 1x1", 56, 1, 1, 64, 64},
+    {"conv2 3x3", 56, 3, 1, 64, 64},        {"conv2 1x1 out", 56, 1, 1, 64, 256},
+    {"conv2 1x1 in", 56, 1, 1, 256, 64},    {"conv3 3x3/2", 56, 3, 2, 128, 128},
+    {"conv3 3x3", 28, 3, 1, 128, 128},      {"conv3 1x1 out", 28, 1, 1, 128, 512},
+    {"conv3 1x1 in", 28, 1, 1, 512, 128},   {"conv4 3x3", 14, 3, 1, 256, 256},
+    {"conv4 1x1 out", 14, 1, 1, 256, 1024}, {"conv4 1x1 in", 14, 1, 1, 1024, 256},
+    {"conv5 3x3", 7, 3, 1, 512, 512},       {"conv5 1x1 out", 7, 1, 1, 512, 2048},
+    {"conv5 1x1 in", 7, 1, 1, 2048, 512},
+};
+
+enum { FORWARD, BACKWARD, GEMM, CANDIDATES };
+
+static ls_real *numbers(size_t count)
+{
+    ls_real *x = malloc(count * sizeof *x);
+    if (!x) {
+        fprintf(stderr, "bench_conv2d: no memory for %zu numbers\n", count);
+        exit(2);
+    }
+    for (size_t i = 0; i < count; i++) x[i] = (ls_real)((double)(i * 7919 % 1000) / 500.0 - 1.0);
+    return x;
+}
+
+static void measure(const shape *s, size_t images)
+{
+    const size_t pad = (s->kernel - 1) / 2, K = 4; /* granules of channels */
+    const ls_conv2d c = {
+        {s->image, s->image, s->kernel, s->kernel, s->stride, s->stride, 1, 1, pad, pad, pad, pad},
+        1,
+        s->in,
+        s->out,
+        s->in % K == 0 ? K : 1,
+        s->out % K == 0 ? K : 1,
+        {8, 8}};
+    const ls_rectangle inputs = ls_window_inputs(&c.window), outputs = ls_window_outputs(&c.window);
+    const ls_image_layout x_layout = {inputs, s->in * ls_rectangle_pixels(inputs)};
+    const ls_image_layout y_layout = {outputs, s->out * ls_rectangle_pixels(outputs)};
+    const size_t depth = ls_conv2d_depth(&c), n = images * ls_rectangle_pixels(outputs);
+    ls_real *x = numbers(images * x_layout.stride), *y = numbers(images * y_layout.stride);
+    ls_real *w = numbers(s->out * depth), *scratch = numbers(ls_conv2d_scratch(&c, images));
+    ls_real *matrix = numbers(depth * n);
+    const double flops = 2.0 * (double)s->out * (double)depth * (double)n;
+    const size_t times = (size_t)(2e8 / flops) + 1, rounds = 4;
+    double best[CANDIDATES] = {0};
+    for (size_t round = 0; round < rounds; round++)
+        for (int what = 0; what < CANDIDATES; what++) {
+            ls_status status = LS_OK;
+            const uint64_t start = ls_clock_thread_cpu_ns();
+            for (size_t t = 0; t < times && status == LS_OK; t++) switch (what) {
+                case FORWARD:
+                    status = ls_conv2d_forward(LS_ENGINE_PORTABLE, &c, images, y, y_layout, outputs,
+                                               x, x_layout, w, depth, NULL, scratch);
+                    break;
+                case BACKWARD:
+                    status = ls_conv2d_backward(LS_ENGINE_PORTABLE, &c, images, x, x_layout, inputs,
+                                                y, y_layout, w, depth, scratch);
+                    break;
+                default:
+                    status =
+                        ls_gemm(LS_ENGINE_PORTABLE, LS_NO_TRANS, LS_NO_TRANS, ls_axis_whole(s->out),
+                                ls_axis_whole(n), ls_axis_of(c.in_granules, depth / c.in_granules),
+                                w, depth, matrix, n, y, n, false);
+                }
+            const double took = (double)(ls_clock_thread_cpu_ns() - start) * 1e-9 / (double)times;
+            if (status != LS_OK) {
+                fprintf(stderr, "bench_conv2d: %s\n", ls_error_text());
+                exit(2);
+            }
+            if (flops / took > best[what]) best[what] = flops / took;
+        }
+    printf("%-16s %2zu %5zu %6zu %5zu %9.1f %9.1f %9.1f %9.2f %9.2f\n", s->name, images, s->out, n,
+           depth, best[FORWARD] * 1e-9, best[BACKWARD] * 1e-9, best[GEMM] * 1e-9,
+           best[FORWARD] / best[GEMM], best[BACKWARD] / best[GEMM]);
+    fflush(stdout);
+    free(x), free(y), free(w), free(scratch), free(matrix);
+}
+
+int main(int argc, char **argv)
+{
+    char portable[64];
+    ls_engine_describe(LS_ENGINE_PORTABLE, portable, sizeof portable);
+    printf("%s, %s, one thread\n", portable, ls_dtype_name(LS_REAL_DTYPE));
+    printf("%-16s %2s %5s %6s %5s %9s %9s %9s %9s %9s\n", "GFLOP/s", "B", "m", "n", "k", "forward",
+           "backward", "gemm", "f/gemm", "b/gemm");
+    for (size_t images = 1; images <= 8; images += 7)
+        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+            int wanted = argc == 1;
+            for (int arg = 1; arg < argc; arg++)
+                wanted |= strstr(shapes[i].name, argv[arg]) != NULL;
+            if (wanted) measure(&shapes[i], images);
+        }
+    return 0;
+}
