@@ -5,7 +5,7 @@
  *
  *                     target   source   matrix A                  rows of B
  *     forward         y        x        weight  [co][(ci, i, j)]  (ci, i, j)
- *     backward        dx       dy       turned  [ci][(co, i, j)]  (co, i, j)
+ *     backward        dx       dy       turned  [(co, i, j)][ci]  (co, i, j)
  *
  * Strips of targets, so that B stays in a cache. A target's bits do not depend on its strip: any
  * strips do for the portable engine, granules of pixels for OpenBLAS. */
@@ -25,7 +25,8 @@ typedef struct job {
     ls_axis m;              /* target channels of a group                            */
     ls_axis k;              /* source channels of a group, times places of a kernel  */
     size_t source_channels; /* of a group                               */
-    const ls_real *a;
+    const ls_real *a;       /* op(A): m x k                             */
+    ls_trans ta;
     size_t lda, group_a; /* elements from group to group                */
     ls_real *target;
     const ls_real *source, *bias;
@@ -115,7 +116,7 @@ static ls_status do_strip(const job *j, strip s)
                 ls_image_offset(j->target_layout, s.pixels);
             ldc = to_plane;
         }
-        LS_TRY(ls_gemm(j->engine, LS_NO_TRANS, LS_NO_TRANS, j->m, ls_axis_whole(n), j->k,
+        LS_TRY(ls_gemm(j->engine, j->ta, LS_NO_TRANS, j->m, ls_axis_whole(n), j->k,
                        j->a + g * j->group_a, j->lda, b, ldb, c, ldc, false));
         if (!direct) deliver(j, &s, g);
         if (j->bias != NULL) add_bias(j, &s, g);
@@ -214,17 +215,14 @@ ls_status ls_conv2d_forward(ls_engine engine, const ls_conv2d *conv, size_t imag
     return run(&j, images, outputs);
 }
 
-/* turned[ci][(co, i, j)] = weight[co][(ci, i, j)] for each group. */
+/* turned[(co, i, j)][ci] = weight[co][(ci, i, j)] for each group. */
 static void turn(const ls_conv2d *conv, ls_real *turned, const ls_real *weight, size_t ld_weight)
 {
-    const size_t in = conv->in_channels / conv->groups, out = conv->out_channels / conv->groups;
+    const size_t in = conv->in_channels / conv->groups;
     const size_t kernel = conv->window.kernel_h * conv->window.kernel_w;
-    for (size_t g = 0; g < conv->groups; g++)
-        for (size_t ci = 0; ci < in; ci++)
-            for (size_t co = 0; co < out; co++, turned += kernel) {
-                const ls_real *from = weight + (g * out + co) * ld_weight + ci * kernel;
-                for (size_t k = 0; k < kernel; k++) turned[k] = from[k];
-            }
+    for (size_t co = 0; co < conv->out_channels; co++, weight += ld_weight)
+        for (size_t k = 0; k < kernel; k++, turned += in)
+            for (size_t ci = 0; ci < in; ci++) turned[ci] = weight[ci * kernel + k];
 }
 
 /* Differentiates y[co][p] = sum of weight[co][ci][i][j] x[ci][q] by x: pixel q collects weight * dy
@@ -238,6 +236,7 @@ ls_status ls_conv2d_backward(ls_engine engine, const ls_conv2d *conv, size_t ima
     const size_t kernel = conv->window.kernel_h * conv->window.kernel_w;
     const ls_conv2d_scratch_parts parts = ls_conv2d_scratch_of(conv, images);
     ls_real *turned = scratch + parts.columns + parts.product;
+    const bool pointwise_kernel = kernel == 1; /* the weight is its own turned one */
     const job j = {.engine = engine,
                    .way = LS_INPUTS_FROM_OUTPUTS,
                    .window = &conv->window,
@@ -246,15 +245,17 @@ ls_status ls_conv2d_backward(ls_engine engine, const ls_conv2d *conv, size_t ima
                    .m = ls_axis_of(conv->in_granules, in / conv->in_granules),
                    .k = ls_axis_of(conv->out_granules, out / conv->out_granules * kernel),
                    .source_channels = out,
-                   .a = turned,
-                   .lda = out * kernel,
-                   .group_a = in * out * kernel,
+                   .a = pointwise_kernel ? weight : turned,
+                   .ta = LS_TRANS,
+                   .lda = pointwise_kernel ? ld_weight : in,
+                   .group_a = pointwise_kernel ? out * ld_weight : in * out * kernel,
                    .target = dx,
                    .source = dy,
                    .target_layout = dx_layout,
                    .source_layout = dy_layout,
                    .columns = scratch,
                    .product = scratch + parts.columns};
-    if (images > 0 && !ls_rectangle_empty(inputs)) turn(conv, turned, weight, ld_weight);
+    if (images > 0 && !ls_rectangle_empty(inputs) && !pointwise_kernel)
+        turn(conv, turned, weight, ld_weight);
     return run(&j, images, inputs);
 }

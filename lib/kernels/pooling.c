@@ -66,6 +66,14 @@ static places columns_over(const ls_window *w, size_t column)
                         ls_window_out_w(w));
 }
 
+/* Whether output (r, c), whose window spans input (row, column), has a place of its kernel there.
+ */
+static bool reads(const ls_window *w, size_t r, size_t c, size_t row, size_t column)
+{
+    return (row + w->pad_top - r * w->stride_h) % w->dilation_h == 0 &&
+           (column + w->pad_left - c * w->stride_w) % w->dilation_w == 0;
+}
+
 static size_t input_row(const ls_window *w, size_t row, size_t i)
 {
     return row * w->stride_h + i * w->dilation_h - w->pad_top;
@@ -121,6 +129,7 @@ void ls_max_pool_backward(const ls_window *window, size_t images, size_t channel
         bool any = false;
         for (size_t r = rows.from; r < rows.end; r++)
             for (size_t c = columns.from; c < columns.end; c++) {
+                if (!reads(window, r, c, row, column)) continue;
                 const size_t at = element(dy_layout, n, ch, r, c);
                 if (place[at] != here) continue;
                 sum = any ? sum + dy[at] : dy[at];
@@ -155,12 +164,6 @@ void ls_average_pool_forward(const ls_window *window, bool count_padding, size_t
     }
 }
 
-/* Whether the window that begins `distance` before a pixel has a place on it. */
-static bool has_place(size_t distance, size_t dilation)
-{
-    return distance % dilation == 0;
-}
-
 /* Differentiates y = sum of x / count: each pixel of a window gets dy / count. */
 void ls_average_pool_backward(const ls_window *window, bool count_padding, size_t images,
                               size_t channels, ls_real *dx, ls_image_layout dx_layout,
@@ -173,10 +176,7 @@ void ls_average_pool_backward(const ls_window *window, bool count_padding, size_
         bool any = false;
         for (size_t r = rows.from; r < rows.end; r++)
             for (size_t c = columns.from; c < columns.end; c++) {
-                if (!has_place(row + window->pad_top - r * window->stride_h, window->dilation_h) ||
-                    !has_place(column + window->pad_left - c * window->stride_w,
-                               window->dilation_w))
-                    continue;
+                if (!reads(window, r, c, row, column)) continue;
                 const ls_real term = dy[element(dy_layout, n, ch, r, c)] /
                                      divisor(window, count_padding, rows_inside(window, r),
                                              columns_inside(window, c));

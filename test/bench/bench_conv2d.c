@@ -1,9 +1,12 @@
 /* bench_conv2d.c - speed of convolution on the shapes of ResNet-50, one thread.
  *
- * Prints GFLOP/s of the forward and backward convolution under the portable engine and of the
- * matrix product that it amounts to (m = filters, n = pixels of all images, k = channels x kernel),
- * and the ratios. Best of several rounds by CPU time, the candidates taking turns. Arguments: a
- * shape whose name contains any of them is measured; none: all. */
+ * Prints GFLOP/s of the convolution forward and backward and of the weight's gradient (all leaves of
+ * 8 x 8 granules, without the tree above them) under the portable engine, of the matrix product that
+ * the forward pass amounts to (m = filters, n = pixels of all images, k = channels x kernel), and
+ * the ratios. With a stride, backward multiplies zeros too: they do not count as flops. Best of
+ * several rounds by CPU time, the candidates taking turns. Arguments: a shape whose name contains
+ * any of them is measured; none: all.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +30,7 @@ static const shape shapes[] = {
     {"conv5 1x1 in", 7, 1, 1, 2048, 512},
 };
 
-enum { FORWARD, BACKWARD, GEMM, CANDIDATES };
+enum { FORWARD, BACKWARD, WEIGHT, GEMM, CANDIDATES };
 
 static ls_real *numbers(size_t count)
 {
@@ -57,7 +60,7 @@ static void measure(const shape *s, size_t images)
     const size_t depth = ls_conv2d_depth(&c), n = images * ls_rectangle_pixels(outputs);
     ls_real *x = numbers(images * x_layout.stride), *y = numbers(images * y_layout.stride);
     ls_real *w = numbers(s->out * depth), *scratch = numbers(ls_conv2d_scratch(&c, images));
-    ls_real *matrix = numbers(depth * n);
+    ls_real *matrix = numbers(depth * n), *dw = numbers(s->out * depth);
     const double flops = 2.0 * (double)s->out * (double)depth * (double)n;
     const size_t times = (size_t)(2e8 / flops) + 1, rounds = 4;
     double best[CANDIDATES] = {0};
@@ -74,6 +77,15 @@ static void measure(const shape *s, size_t images)
                     status = ls_conv2d_backward(LS_ENGINE_PORTABLE, &c, images, x, x_layout, inputs,
                                                 y, y_layout, w, depth, scratch);
                     break;
+                case WEIGHT: /* every leaf; the tree above them is not measured */
+                    for (size_t g = 0; g < images * 64 && status == LS_OK; g++)
+                        status =
+                            ls_conv2d_weight_leaf(LS_ENGINE_PORTABLE, &c, dw, depth,
+                                                  y + g / 64 * y_layout.stride, y_layout,
+                                                  ls_pixel_granule(c.grid, outputs.height,
+                                                                   outputs.width, g / 8 % 8, g % 8),
+                                                  x + g / 64 * x_layout.stride, x_layout, scratch);
+                    break;
                 default:
                     status =
                         ls_gemm(LS_ENGINE_PORTABLE, LS_NO_TRANS, LS_NO_TRANS, ls_axis_whole(s->out),
@@ -87,11 +99,12 @@ static void measure(const shape *s, size_t images)
             }
             if (flops / took > best[what]) best[what] = flops / took;
         }
-    printf("%-16s %2zu %5zu %6zu %5zu %9.1f %9.1f %9.1f %9.2f %9.2f\n", s->name, images, s->out, n,
-           depth, best[FORWARD] * 1e-9, best[BACKWARD] * 1e-9, best[GEMM] * 1e-9,
-           best[FORWARD] / best[GEMM], best[BACKWARD] / best[GEMM]);
+    printf("%-16s %2zu %5zu %6zu %5zu %9.1f %9.1f %9.1f %9.1f %8.2f %8.2f %8.2f\n", s->name, images,
+           s->out, n, depth, best[FORWARD] * 1e-9, best[BACKWARD] * 1e-9, best[WEIGHT] * 1e-9,
+           best[GEMM] * 1e-9, best[FORWARD] / best[GEMM], best[BACKWARD] / best[GEMM],
+           best[WEIGHT] / best[GEMM]);
     fflush(stdout);
-    free(x), free(y), free(w), free(scratch), free(matrix);
+    free(x), free(y), free(w), free(scratch), free(matrix), free(dw);
 }
 
 int main(int argc, char **argv)
@@ -99,8 +112,8 @@ int main(int argc, char **argv)
     char portable[64];
     ls_engine_describe(LS_ENGINE_PORTABLE, portable, sizeof portable);
     printf("%s, %s, one thread\n", portable, ls_dtype_name(LS_REAL_DTYPE));
-    printf("%-16s %2s %5s %6s %5s %9s %9s %9s %9s %9s\n", "GFLOP/s", "B", "m", "n", "k", "forward",
-           "backward", "gemm", "f/gemm", "b/gemm");
+    printf("%-16s %2s %5s %6s %5s %9s %9s %9s %9s %8s %8s %8s\n", "GFLOP/s", "B", "m", "n", "k",
+           "forward", "backward", "weight", "gemm", "f/gemm", "b/gemm", "w/gemm");
     for (size_t images = 1; images <= 8; images += 7)
         for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
             int wanted = argc == 1;

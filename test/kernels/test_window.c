@@ -190,8 +190,10 @@ START_TEST(refusals)
     ck_assert(ls_conv2d_check("conv2", &c) == LS_OK);
     c.groups = 0;
     refused(ls_conv2d_check("conv2", &c), "conv2: 0 groups");
-    c.groups = 4;
+    c.groups = 4, c.in_granules = 1;
     refused(ls_conv2d_check("conv2", &c), "6 output channels in 4 groups: the groups must divide");
+    c.groups = 3;
+    refused(ls_conv2d_check("conv2", &c), "4 input channels in 3 groups");
     c.groups = 2, c.in_channels = 0;
     refused(ls_conv2d_check("conv2", &c), "0 input channels");
     c.in_channels = 4, c.in_granules = 4;
