@@ -1,9 +1,9 @@
 /* bench_conv2d.c - speed of convolution on the shapes of ResNet-50, one thread.
  *
- * Prints GFLOP/s of the convolution forward and backward and of the weight's gradient (all leaves of
- * 8 x 8 granules, without the tree above them) under the portable engine, of the matrix product that
- * the forward pass amounts to (m = filters, n = pixels of all images, k = channels x kernel), and
- * the ratios. With a stride, backward multiplies zeros too: they do not count as flops. Best of
+ * Prints GFLOP/s of the convolution forward and backward and of the weight's gradient (all leaves
+ * of 8 x 8 granules, without the tree above them) under the portable engine, of the matrix product
+ * that the forward pass amounts to (m = filters, n = pixels of all images, k = channels x kernel),
+ * and the ratios. With a stride, backward multiplies zeros too: they do not count as flops. Best of
  * several rounds by CPU time, the candidates taking turns. Arguments: a shape whose name contains
  * any of them is measured; none: all.
  */
