@@ -7,6 +7,7 @@
 #include "lockstep/base/memory.h"
 #include "lockstep/base/options.h"
 #include "lockstep/base/real.h"
+#include "lockstep/base/rectangle.h"
 #include "lockstep/base/show.h"
 #include "lockstep/base/status.h"
 #include "lockstep/base/widen.h"

@@ -7,7 +7,7 @@
 /* Where row r of a rectangle begins in channel ch of image n. */
 static size_t row_start(ls_image_layout layout, ls_rectangle pixels, size_t n, size_t ch, size_t r)
 {
-    return n * layout.stride + ch * ls_rectangle_pixels(layout.held) +
+    return n * layout.stride + ch * ls_rectangle_count(layout.held) +
            ls_image_offset(layout, pixels) + r * layout.held.width;
 }
 
@@ -41,7 +41,7 @@ void ls_batch_norm_squares(ls_real *sum, const ls_real *x, ls_image_layout layou
                            ls_rectangle pixels, const ls_real *mean, size_t channels)
 {
     const norm_terms t = {.x = x, .mean = mean, .x_layout = layout};
-    ls_pixel_leaf(sum, square_terms, &t, pixels, channels);
+    ls_pixel_terms_sum(sum, square_terms, &t, pixels, channels);
 }
 
 void ls_batch_norm_rstd(ls_real *rstd, const ls_real *squares, size_t count, double eps,
@@ -70,7 +70,7 @@ void ls_batch_norm_forward(ls_real *y, ls_image_layout y_layout, const ls_real *
                            size_t channels, const ls_real *mean, const ls_real *rstd,
                            const ls_real *scale, const ls_real *shift)
 {
-    if (ls_rectangle_empty(pixels)) return;
+    if (ls_rectangle_is_empty(pixels)) return;
     for (size_t n = 0; n < images; n++)
         for (size_t ch = 0; ch < channels; ch++)
             for (size_t r = 0; r < pixels.height; r++) {
@@ -99,7 +99,7 @@ void ls_batch_norm_scale_leaf(ls_real *sum, const ls_real *dy, ls_image_layout d
                               const ls_real *mean, const ls_real *rstd, size_t channels)
 {
     const norm_terms t = {dy, x, mean, rstd, dy_layout, x_layout};
-    ls_pixel_leaf(sum, scale_terms, &t, pixels, channels);
+    ls_pixel_terms_sum(sum, scale_terms, &t, pixels, channels);
 }
 
 /* Differentiates
@@ -115,7 +115,7 @@ void ls_batch_norm_backward(ls_real *dx, ls_image_layout dx_layout, const ls_rea
                             const ls_real *mean, const ls_real *rstd, const ls_real *scale,
                             const ls_real *dscale, const ls_real *dshift, size_t count)
 {
-    if (ls_rectangle_empty(pixels)) return;
+    if (ls_rectangle_is_empty(pixels)) return;
     for (size_t n = 0; n < images; n++)
         for (size_t ch = 0; ch < channels; ch++) {
             const ls_real m = mean[ch], s = rstd[ch], factor = scale[ch] * rstd[ch];

@@ -57,8 +57,8 @@ static bool pointwise(const ls_window *w)
 static void deliver(const job *j, const strip *s, size_t group)
 {
     const size_t channels = ls_axis_extent(j->m), width = s->pixels.width;
-    const size_t area = ls_rectangle_pixels(s->pixels), all = s->images * area;
-    const size_t plane = ls_rectangle_pixels(j->target_layout.held);
+    const size_t area = ls_rectangle_count(s->pixels), all = s->images * area;
+    const size_t plane = ls_rectangle_count(j->target_layout.held);
     for (size_t n = 0; n < s->images; n++)
         for (size_t ch = 0; ch < channels; ch++) {
             const ls_real *from = j->product + ch * all + n * area;
@@ -73,7 +73,7 @@ static void deliver(const job *j, const strip *s, size_t group)
 static void add_bias(const job *j, const strip *s, size_t group)
 {
     const size_t channels = ls_axis_extent(j->m);
-    const size_t plane = ls_rectangle_pixels(j->target_layout.held);
+    const size_t plane = ls_rectangle_count(j->target_layout.held);
     for (size_t n = 0; n < s->images; n++)
         for (size_t ch = group * channels; ch < (group + 1) * channels; ch++) {
             ls_real *y = j->target + (s->image + n) * j->target_layout.stride + ch * plane +
@@ -87,9 +87,9 @@ static void add_bias(const job *j, const strip *s, size_t group)
 static ls_status do_strip(const job *j, strip s)
 {
     ls_status status = LS_OK;
-    const size_t area = ls_rectangle_pixels(s.pixels), n = s.images * area;
-    const size_t from_plane = ls_rectangle_pixels(j->source_layout.held);
-    const size_t to_plane = ls_rectangle_pixels(j->target_layout.held);
+    const size_t area = ls_rectangle_count(s.pixels), n = s.images * area;
+    const size_t from_plane = ls_rectangle_count(j->source_layout.held);
+    const size_t to_plane = ls_rectangle_count(j->target_layout.held);
     const size_t channels = ls_axis_extent(j->m);
     const bool in_place =
         pointwise(j->window) && s.images == 1 && contiguous(j->source_layout, s.pixels);
@@ -132,7 +132,7 @@ static ls_status by_granules(const job *j, size_t images, ls_rectangle targets, 
     for (size_t r = 0; r < j->grid.rows; r++)
         for (size_t c = 0; c < j->grid.columns; c++) {
             ls_rectangle granule = ls_pixel_granule(j->grid, h, w, r, c);
-            if (ls_rectangle_empty(ls_rectangle_common(granule, targets))) continue;
+            if (ls_rectangle_is_empty(ls_rectangle_common(granule, targets))) continue;
             if (!ls_rectangle_inside(granule, targets))
                 LS_FAIL(LS_ERR_INTERNAL,
                         "conv2d: with openblas a rectangle of pixels is made of whole granules");
@@ -146,7 +146,7 @@ exit:
 static ls_status by_strips(const job *j, size_t images, ls_rectangle targets)
 {
     ls_status status = LS_OK;
-    const size_t area = ls_rectangle_pixels(targets);
+    const size_t area = ls_rectangle_count(targets);
     size_t together = LS_CONV2D_STRIP / area, rows = targets.height;
     if (together > images) together = images;
     if (together < 1) {
@@ -174,7 +174,7 @@ static ls_status run(const job *j, size_t images, ls_rectangle targets)
     const ls_rectangle whole = forward ? ls_window_outputs(j->window) : ls_window_inputs(j->window);
     const ls_rectangle needed =
         forward ? ls_window_reads(j->window, targets) : ls_window_read_by(j->window, targets);
-    if (images == 0 || ls_rectangle_empty(targets)) return LS_OK;
+    if (images == 0 || ls_rectangle_is_empty(targets)) return LS_OK;
     if (!ls_rectangle_inside(targets, whole) ||
         !ls_rectangle_inside(targets, j->target_layout.held) ||
         !ls_rectangle_inside(needed, j->source_layout.held))
@@ -255,7 +255,7 @@ ls_status ls_conv2d_backward(ls_engine engine, const ls_conv2d *conv, size_t ima
                    .source_layout = dy_layout,
                    .columns = scratch,
                    .product = scratch + parts.columns};
-    if (images > 0 && !ls_rectangle_empty(inputs) && !pointwise_kernel)
+    if (images > 0 && !ls_rectangle_is_empty(inputs) && !pointwise_kernel)
         turn(conv, turned, weight, ld_weight);
     return run(&j, images, inputs);
 }

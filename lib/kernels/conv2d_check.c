@@ -25,11 +25,11 @@ ls_conv2d_scratch_parts ls_conv2d_scratch_of(const ls_conv2d *conv, size_t image
         larger(conv->in_channels / conv->groups, conv->out_channels / conv->groups);
     const size_t kernel = conv->window.kernel_h * conv->window.kernel_w;
     size_t pixels = larger(larger(in.width, out.width), LS_CONV2D_STRIP);
-    pixels = smaller(pixels, images * larger(ls_rectangle_pixels(in), ls_rectangle_pixels(out)));
+    pixels = smaller(pixels, images * larger(ls_rectangle_count(in), ls_rectangle_count(out)));
     pixels = larger(pixels, larger(granule_most(conv->grid, in), granule_most(conv->grid, out)));
-    return (ls_conv2d_scratch_parts){
-        pixels * channels * kernel, pixels * channels,
-        conv->in_channels * (conv->out_channels / conv->groups) * kernel};
+    return (ls_conv2d_scratch_parts){pixels * channels * kernel, pixels * channels,
+                                     conv->in_channels * (conv->out_channels / conv->groups) *
+                                         kernel};
 }
 
 size_t ls_conv2d_scratch(const ls_conv2d *conv, size_t images)

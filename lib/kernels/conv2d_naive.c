@@ -75,7 +75,7 @@ static size_t kernel_size(const ls_conv2d *c)
 static ls_real pixel(const ls_real *image, ls_image_layout layout, size_t channel, size_t row,
                      size_t column)
 {
-    return image[channel * ls_rectangle_pixels(layout.held) +
+    return image[channel * ls_rectangle_count(layout.held) +
                  (row - layout.held.top) * layout.held.width + (column - layout.held.left)];
 }
 
@@ -107,19 +107,18 @@ void ls_conv2d_naive_forward(const ls_conv2d *conv, size_t images, ls_real *y,
                              ls_image_layout x_layout, const ls_real *weight, size_t ld_weight,
                              const ls_real *bias)
 {
-    const ls_axis k = ls_axis_of(conv->in_granules,
-                                 group_in(conv) / conv->in_granules * kernel_size(conv));
+    const ls_axis k =
+        ls_axis_of(conv->in_granules, group_in(conv) / conv->in_granules * kernel_size(conv));
     element e = {.conv = conv, .weight = weight, .ld_weight = ld_weight, .x_layout = x_layout};
     for (size_t n = 0; n < images; n++)
         for (e.co = 0; e.co < conv->out_channels; e.co++)
             for (e.row = outputs.top; e.row < outputs.top + outputs.height; e.row++)
-                for (e.column = outputs.left; e.column < outputs.left + outputs.width;
-                     e.column++) {
+                for (e.column = outputs.left; e.column < outputs.left + outputs.width; e.column++) {
                     e.x = x + n * x_layout.stride;
                     e.ci = e.co / group_out(conv) * group_in(conv);
                     ls_real sum = contract(&e, forward_term, 0, k);
                     if (bias != NULL) sum = sum + bias[e.co];
-                    y[n * y_layout.stride + e.co * ls_rectangle_pixels(y_layout.held) +
+                    y[n * y_layout.stride + e.co * ls_rectangle_count(y_layout.held) +
                       (e.row - y_layout.held.top) * y_layout.held.width +
                       (e.column - y_layout.held.left)] = sum;
                 }
@@ -156,8 +155,8 @@ void ls_conv2d_naive_backward(const ls_conv2d *conv, size_t images, ls_real *dx,
                               ls_image_layout dx_layout, ls_rectangle inputs, const ls_real *dy,
                               ls_image_layout dy_layout, const ls_real *weight, size_t ld_weight)
 {
-    const ls_axis k = ls_axis_of(conv->out_granules,
-                                 group_out(conv) / conv->out_granules * kernel_size(conv));
+    const ls_axis k =
+        ls_axis_of(conv->out_granules, group_out(conv) / conv->out_granules * kernel_size(conv));
     element e = {.conv = conv, .weight = weight, .ld_weight = ld_weight, .dy_layout = dy_layout};
     for (size_t n = 0; n < images; n++)
         for (e.ci = 0; e.ci < conv->in_channels; e.ci++)
@@ -165,7 +164,7 @@ void ls_conv2d_naive_backward(const ls_conv2d *conv, size_t images, ls_real *dx,
                 for (e.column = inputs.left; e.column < inputs.left + inputs.width; e.column++) {
                     e.dy = dy + n * dy_layout.stride;
                     e.co = e.ci / group_in(conv) * group_out(conv);
-                    dx[n * dx_layout.stride + e.ci * ls_rectangle_pixels(dx_layout.held) +
+                    dx[n * dx_layout.stride + e.ci * ls_rectangle_count(dx_layout.held) +
                        (e.row - dx_layout.held.top) * dx_layout.held.width +
                        (e.column - dx_layout.held.left)] = contract(&e, backward_term, 0, k);
                 }
@@ -183,10 +182,10 @@ static factors weight_term(const element *e, size_t k)
 }
 
 void ls_conv2d_naive_weight_leaf(const ls_conv2d *conv, ls_real *dweight, size_t ld_weight,
-                                 const ls_real *dy, ls_image_layout dy_layout,
-                                 ls_rectangle outputs, const ls_real *x, ls_image_layout x_layout)
+                                 const ls_real *dy, ls_image_layout dy_layout, ls_rectangle outputs,
+                                 const ls_real *x, ls_image_layout x_layout)
 {
-    const ls_axis k = ls_axis_whole(ls_rectangle_pixels(outputs));
+    const ls_axis k = ls_axis_whole(ls_rectangle_count(outputs));
     element e = {.conv = conv,
                  .x = x,
                  .dy = dy,
@@ -200,7 +199,7 @@ void ls_conv2d_naive_weight_leaf(const ls_conv2d *conv, ls_real *dweight, size_t
                     e.ci = e.co / group_out(conv) * group_in(conv) + in;
                     ls_real *to = dweight + e.co * ld_weight + in * kernel_size(conv) +
                                   e.row * conv->window.kernel_w + e.column;
-                    *to = ls_rectangle_empty(outputs) ? (ls_real)-0.0
-                                                      : contract(&e, weight_term, 0, k);
+                    *to = ls_rectangle_is_empty(outputs) ? (ls_real)-0.0
+                                                         : contract(&e, weight_term, 0, k);
                 }
 }

@@ -9,7 +9,7 @@ static void copy_pixels(ls_real *to, const ls_real *from, ls_image_layout layout
                         ls_rectangle pixels, size_t channels)
 {
     from += ls_image_offset(layout, pixels);
-    for (size_t ch = 0; ch < channels; ch++, from += ls_rectangle_pixels(layout.held))
+    for (size_t ch = 0; ch < channels; ch++, from += ls_rectangle_count(layout.held))
         for (size_t r = 0; r < pixels.height; r++, to += pixels.width)
             memcpy(to, from + r * layout.held.width, pixels.width * sizeof *to);
 }
@@ -24,11 +24,11 @@ ls_status ls_conv2d_weight_leaf(ls_engine engine, const ls_conv2d *conv, ls_real
     ls_status status = LS_OK;
     const size_t in = conv->in_channels / conv->groups, out = conv->out_channels / conv->groups;
     const size_t kernel = conv->window.kernel_h * conv->window.kernel_w;
-    const size_t pixels = ls_rectangle_pixels(outputs), depth = in * kernel;
+    const size_t pixels = ls_rectangle_count(outputs), depth = in * kernel;
     const ls_conv2d_scratch_parts parts = ls_conv2d_scratch_of(conv, 1);
     ls_real *columns = scratch, *gradient = scratch + parts.columns;
 
-    if (ls_rectangle_empty(outputs)) {
+    if (ls_rectangle_is_empty(outputs)) {
         for (size_t co = 0; co < conv->out_channels; co++)
             for (size_t k = 0; k < depth; k++) dweight[co * ld_weight + k] = (ls_real)-0.0;
         goto exit;
@@ -40,10 +40,10 @@ ls_status ls_conv2d_weight_leaf(ls_engine engine, const ls_conv2d *conv, ls_real
         LS_FAIL(LS_ERR_INTERNAL, "conv2d: a rectangle lies outside what is held, or is larger than "
                                  "a granule");
     for (size_t g = 0; g < conv->groups; g++) {
-        copy_pixels(gradient, dy + g * out * ls_rectangle_pixels(dy_layout.held), dy_layout,
-                    outputs, out);
+        copy_pixels(gradient, dy + g * out * ls_rectangle_count(dy_layout.held), dy_layout, outputs,
+                    out);
         ls_im2col(columns, pixels, LS_OUTPUTS_FROM_INPUTS, &conv->window, outputs,
-                  x + g * in * ls_rectangle_pixels(x_layout.held), x_layout.held, in);
+                  x + g * in * ls_rectangle_count(x_layout.held), x_layout.held, in);
         LS_TRY(ls_gemm(
             engine, LS_NO_TRANS, LS_TRANS, ls_axis_of(conv->out_granules, out / conv->out_granules),
             ls_axis_of(conv->in_granules, depth / conv->in_granules), ls_axis_whole(pixels),

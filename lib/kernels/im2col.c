@@ -110,7 +110,7 @@ void ls_im2col(ls_real *to, size_t ld, ls_im2col_way way, const ls_window *windo
                 corner = (rows.source - held.top) * held.width + (columns.source - held.left);
             for (size_t ch = 0; ch < channels; ch++)
                 fill_channel(to + (ch * kernel + i * window->kernel_w + j) * ld, targets,
-                             source + ch * ls_rectangle_pixels(held) + corner, held.width, rows,
+                             source + ch * ls_rectangle_count(held) + corner, held.width, rows,
                              columns);
         }
 }

@@ -36,14 +36,14 @@ static ls_real sum_pixels(const leaf *l, size_t first, size_t n)
     return ls_tree_sum(term, n, 1);
 }
 
-void ls_pixel_leaf(ls_real *sum, pixel_terms *terms, const void *context, ls_rectangle pixels,
-                   size_t channels)
+void ls_pixel_terms_sum(ls_real *sum, pixel_terms *terms, const void *context, ls_rectangle pixels,
+                        size_t channels)
 {
     leaf l = {terms, context, pixels, 0};
     for (; l.channel < channels; l.channel++)
-        sum[l.channel] = ls_rectangle_empty(pixels)
+        sum[l.channel] = ls_rectangle_is_empty(pixels)
                              ? (ls_real)-0.0
-                             : sum_pixels(&l, 0, ls_rectangle_pixels(pixels));
+                             : sum_pixels(&l, 0, ls_rectangle_count(pixels));
 }
 
 typedef struct plain_terms {
@@ -55,7 +55,7 @@ static void copy_terms(ls_real *terms, const void *context, size_t channel, size
                        size_t column, size_t n)
 {
     const plain_terms *p = context;
-    const ls_real *x = p->x + channel * ls_rectangle_pixels(p->layout.held) +
+    const ls_real *x = p->x + channel * ls_rectangle_count(p->layout.held) +
                        ls_image_offset(p->layout, (ls_rectangle){row, column, 1, n});
     for (size_t i = 0; i < n; i++) terms[i] = x[i];
 }
@@ -64,5 +64,5 @@ void ls_pixel_sum(ls_real *sum, const ls_real *x, ls_image_layout layout, ls_rec
                   size_t channels)
 {
     const plain_terms p = {x, layout};
-    ls_pixel_leaf(sum, copy_terms, &p, pixels, channels);
+    ls_pixel_terms_sum(sum, copy_terms, &p, pixels, channels);
 }

@@ -11,8 +11,8 @@ typedef void pixel_terms(ls_real *terms, const void *context, size_t channel, si
                          size_t column, size_t n);
 
 /* sum[ch] = T over the pixels, row by row; -0 for an empty rectangle. */
-#define ls_pixel_leaf LS_TYPED(ls_pixel_leaf)
-void ls_pixel_leaf(ls_real *sum, pixel_terms *terms, const void *context, ls_rectangle pixels,
-                   size_t channels);
+#define ls_pixel_terms_sum LS_TYPED(ls_pixel_terms_sum)
+void ls_pixel_terms_sum(ls_real *sum, pixel_terms *terms, const void *context, ls_rectangle pixels,
+                        size_t channels);
 
 #endif

@@ -13,7 +13,7 @@
 
 static size_t element(ls_image_layout layout, size_t n, size_t ch, size_t row, size_t column)
 {
-    return n * layout.stride + ch * ls_rectangle_pixels(layout.held) +
+    return n * layout.stride + ch * ls_rectangle_count(layout.held) +
            (row - layout.held.top) * layout.held.width + (column - layout.held.left);
 }
 

@@ -90,12 +90,12 @@ static run read_by(along a, run in)
 
 static run rows_in(ls_rectangle r)
 {
-    return (run){r.top, ls_rectangle_empty(r) ? r.top : r.top + r.height};
+    return (run){r.top, ls_rectangle_is_empty(r) ? r.top : r.top + r.height};
 }
 
 static run columns_in(ls_rectangle r)
 {
-    return (run){r.left, ls_rectangle_empty(r) ? r.left : r.left + r.width};
+    return (run){r.left, ls_rectangle_is_empty(r) ? r.left : r.left + r.width};
 }
 
 static ls_rectangle rectangle(run rows, run columns)
@@ -105,21 +105,11 @@ static ls_rectangle rectangle(run rows, run columns)
                           columns.end - columns.first};
 }
 
-static run common(run a, run b)
-{
-    return (run){a.first > b.first ? a.first : b.first, a.end < b.end ? a.end : b.end};
-}
-
 bool ls_rectangle_inside(ls_rectangle inner, ls_rectangle outer)
 {
-    return ls_rectangle_empty(inner) || (inner.top >= outer.top && inner.left >= outer.left &&
-                                         inner.top + inner.height <= outer.top + outer.height &&
-                                         inner.left + inner.width <= outer.left + outer.width);
-}
-
-ls_rectangle ls_rectangle_common(ls_rectangle a, ls_rectangle b)
-{
-    return rectangle(common(rows_in(a), rows_in(b)), common(columns_in(a), columns_in(b)));
+    return ls_rectangle_is_empty(inner) || (inner.top >= outer.top && inner.left >= outer.left &&
+                                            inner.top + inner.height <= outer.top + outer.height &&
+                                            inner.left + inner.width <= outer.left + outer.width);
 }
 
 size_t ls_window_out_h(const ls_window *window)
@@ -151,16 +141,6 @@ ls_rectangle ls_window_read_by(const ls_window *window, ls_rectangle r)
 {
     return rectangle(read_by(rows_of(window), rows_in(r)),
                      read_by(columns_of(window), columns_in(r)));
-}
-
-static run granule(size_t i, size_t granules, size_t n)
-{
-    return (run){i * n / granules, (i + 1) * n / granules};
-}
-
-ls_rectangle ls_pixel_granule(ls_pixel_grid grid, size_t h, size_t w, size_t i, size_t j)
-{
-    return rectangle(granule(i, grid.rows, h), granule(j, grid.columns, w));
 }
 
 /* ---- checks ---- */

@@ -55,9 +55,9 @@ static void measure(const shape *s, size_t images)
         s->out % K == 0 ? K : 1,
         {8, 8}};
     const ls_rectangle inputs = ls_window_inputs(&c.window), outputs = ls_window_outputs(&c.window);
-    const ls_image_layout x_layout = {inputs, s->in * ls_rectangle_pixels(inputs)};
-    const ls_image_layout y_layout = {outputs, s->out * ls_rectangle_pixels(outputs)};
-    const size_t depth = ls_conv2d_depth(&c), n = images * ls_rectangle_pixels(outputs);
+    const ls_image_layout x_layout = {inputs, s->in * ls_rectangle_count(inputs)};
+    const ls_image_layout y_layout = {outputs, s->out * ls_rectangle_count(outputs)};
+    const size_t depth = ls_conv2d_depth(&c), n = images * ls_rectangle_count(outputs);
     ls_real *x = numbers(images * x_layout.stride), *y = numbers(images * y_layout.stride);
     ls_real *w = numbers(s->out * depth), *scratch = numbers(ls_conv2d_scratch(&c, images));
     ls_real *matrix = numbers(depth * n), *dw = numbers(s->out * depth);

@@ -58,8 +58,8 @@ static inline conv_case make_case(const conv_shape *shape, ls_real *data(size_t,
     conv_case t = {.conv = *c, .images = shape->images, .depth = ls_conv2d_depth(c)};
     t.x_layout.held = ls_window_inputs(&c->window);
     t.y_layout.held = ls_window_outputs(&c->window);
-    t.x_layout.stride = c->in_channels * ls_rectangle_pixels(t.x_layout.held);
-    t.y_layout.stride = c->out_channels * ls_rectangle_pixels(t.y_layout.held);
+    t.x_layout.stride = c->in_channels * ls_rectangle_count(t.x_layout.held);
+    t.y_layout.stride = c->out_channels * ls_rectangle_count(t.y_layout.held);
     t.x_size = t.images * t.x_layout.stride;
     t.y_size = t.images * t.y_layout.stride;
     t.w_size = c->out_channels * t.depth;
@@ -112,7 +112,9 @@ static inline conv_truth true_conv(const conv_case *t)
                                 (size_t)(row * iw + col);
                             const size_t k =
                                 (co * in + ci) * (size_t)(kh * kw) + (size_t)(i * kw + j);
-                            const long double a = t->w[k], b = t->x[x], d = t->dy[y];
+                            const long double a = (long double)t->w[k];
+                            const long double b = (long double)t->x[x];
+                            const long double d = (long double)t->dy[y];
                             r.y[y] += a * b, r.y_abs[y] += fabsl(a * b);
                             r.dx[x] += a * d, r.dx_abs[x] += fabsl(a * d);
                             r.dw[k] += b * d, r.dw_abs[k] += fabsl(b * d);

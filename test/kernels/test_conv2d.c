@@ -92,13 +92,13 @@ END_TEST
 static ls_real *part_of(const ls_real *from, ls_image_layout layout, size_t images, size_t channels,
                         ls_rectangle part)
 {
-    ls_real *to = fresh(images * channels * ls_rectangle_pixels(part));
+    ls_real *to = fresh(images * channels * ls_rectangle_count(part));
     size_t at = 0;
     for (size_t n = 0; n < images; n++)
         for (size_t ch = 0; ch < channels; ch++)
             for (size_t r = 0; r < part.height; r++)
                 for (size_t c = 0; c < part.width; c++)
-                    to[at++] = from[n * layout.stride + ch * ls_rectangle_pixels(layout.held) +
+                    to[at++] = from[n * layout.stride + ch * ls_rectangle_count(layout.held) +
                                     (part.top + r) * layout.held.width + part.left + c];
     return to;
 }
@@ -121,8 +121,8 @@ START_TEST(rectangles_are_slices)
         EACH_RECTANGLE(r, outputs.height, outputs.width, skip)
         {
             const ls_rectangle halo = ls_window_reads(&c->window, r);
-            const ls_image_layout from = {halo, c->in_channels * ls_rectangle_pixels(halo)};
-            const ls_image_layout to = {r, c->out_channels * ls_rectangle_pixels(r)};
+            const ls_image_layout from = {halo, c->in_channels * ls_rectangle_count(halo)};
+            const ls_image_layout to = {r, c->out_channels * ls_rectangle_count(r)};
             const ls_real *x = part_of(t.x, t.x_layout, t.images, c->in_channels, halo);
             ls_real *part = fresh(t.images * to.stride);
             ck_assert(ls_conv2d_forward(LS_ENGINE_PORTABLE, c, t.images, part, to, r, x, from, t.w,
@@ -133,8 +133,8 @@ START_TEST(rectangles_are_slices)
         EACH_RECTANGLE(r, inputs.height, inputs.width, skip_in)
         {
             const ls_rectangle halo = ls_window_read_by(&c->window, r);
-            const ls_image_layout from = {halo, c->out_channels * ls_rectangle_pixels(halo)};
-            const ls_image_layout to = {r, c->in_channels * ls_rectangle_pixels(r)};
+            const ls_image_layout from = {halo, c->out_channels * ls_rectangle_count(halo)};
+            const ls_image_layout to = {r, c->in_channels * ls_rectangle_count(r)};
             const ls_real *dy = part_of(t.dy, t.y_layout, t.images, c->out_channels, halo);
             ls_real *part = fresh(t.images * to.stride);
             ck_assert(ls_conv2d_backward(LS_ENGINE_PORTABLE, c, t.images, part, to, r, dy, from,
@@ -180,10 +180,10 @@ START_TEST(openblas_by_granules)
             for (size_t j = 0; j < c->grid.columns; j++) {
                 const ls_rectangle r =
                     ls_pixel_granule(c->grid, outputs.height, outputs.width, i, j);
-                if (ls_rectangle_empty(r)) continue;
+                if (ls_rectangle_is_empty(r)) continue;
                 const ls_rectangle halo = ls_window_reads(&c->window, r);
-                const ls_image_layout from = {halo, c->in_channels * ls_rectangle_pixels(halo)};
-                const ls_image_layout to = {r, c->out_channels * ls_rectangle_pixels(r)};
+                const ls_image_layout from = {halo, c->in_channels * ls_rectangle_count(halo)};
+                const ls_image_layout to = {r, c->out_channels * ls_rectangle_count(r)};
                 const ls_real *x = part_of(t.x, t.x_layout, t.images, c->in_channels, halo);
                 ls_real *part = fresh(t.images * to.stride);
                 ck_assert(ls_conv2d_forward(LS_ENGINE_OPENBLAS, c, t.images, part, to, r, x, from,
@@ -215,8 +215,8 @@ START_TEST(channels_are_slices)
     for (size_t k = 0; k < COUNT(shapes); k++) {
         const conv_case t = make_case(&shapes[k], noise, k + 200);
         const ls_conv2d *c = &t.conv;
-        const size_t area = ls_rectangle_pixels(t.y_layout.held);
-        const size_t in_area = ls_rectangle_pixels(t.x_layout.held);
+        const size_t area = ls_rectangle_count(t.y_layout.held);
+        const size_t in_area = ls_rectangle_count(t.x_layout.held);
         ls_real *y = fresh(t.y_size), *part = fresh(t.y_size);
         ls_real *scratch = fresh(ls_conv2d_scratch(c, t.images));
         ck_assert(ls_conv2d_forward(LS_ENGINE_PORTABLE, c, t.images, y, t.y_layout, t.y_layout.held,
@@ -279,7 +279,7 @@ static double conv_objective(void *context)
     if (ls_conv2d_forward(LS_ENGINE_PORTABLE, &t->conv, t->images, g->y, t->y_layout,
                           t->y_layout.held, t->x, t->x_layout, t->w, t->depth, t->bias,
                           g->scratch) != LS_OK)
-        return NAN;
+        return (double)NAN;
     return weighted_sum(t->dy, g->y, t->y_size);
 }
 

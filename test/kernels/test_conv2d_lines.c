@@ -121,7 +121,7 @@ START_TEST(known_lines)
                                                  1, t->dilation, 0, 0,         t->before, t->after};
         const ls_conv2d c = {w, 1, 1, 1, 1, 1, {1, 1}};
         ck_assert(ls_conv2d_check(t->what, &c) == LS_OK);
-        ck_assert_msg(ls_rectangle_pixels(ls_window_outputs(&w)) == t->out, "%s", t->what);
+        ck_assert_msg(ls_rectangle_count(ls_window_outputs(&w)) == t->out, "%s", t->what);
         ls_real *y = fresh(t->out), *scratch = fresh(ls_conv2d_scratch(&c, 1));
         for (size_t cut = 0; cut <= t->out; cut++)
             for (size_t rank = 0; rank < 3; rank++) { /* rank 1 of three has nothing */
@@ -130,11 +130,11 @@ START_TEST(known_lines)
                 const ls_rectangle r = along_line(column, first, n);
                 const ls_rectangle halo = ls_window_reads(&w, r);
                 const size_t start = column ? halo.top : halo.left;
-                const ls_real *x = copy_of(t->x + start, ls_rectangle_pixels(halo));
+                const ls_real *x = copy_of(t->x + start, ls_rectangle_count(halo));
                 ck_assert(ls_conv2d_forward(LS_ENGINE_PORTABLE, &c, 1, y + first,
                                             (ls_image_layout){r, n}, r, x,
-                                            (ls_image_layout){halo, ls_rectangle_pixels(halo)},
-                                            ones, t->kernel, NULL, scratch) == LS_OK);
+                                            (ls_image_layout){halo, ls_rectangle_count(halo)}, ones,
+                                            t->kernel, NULL, scratch) == LS_OK);
                 if (rank == 2) ck_assert_msg(same(y, t->right, t->out), "%s", t->what);
             }
         if (t->with_dx) {

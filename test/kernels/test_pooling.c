@@ -13,7 +13,7 @@ enum { IMAGES = 2, CHANNELS = 3, PLANES = IMAGES * CHANNELS };
 
 static ls_image_layout layout_of(ls_rectangle held)
 {
-    return (ls_image_layout){held, CHANNELS * ls_rectangle_pixels(held)};
+    return (ls_image_layout){held, CHANNELS * ls_rectangle_count(held)};
 }
 
 static int32_t *fresh_places(size_t n)
@@ -46,7 +46,7 @@ START_TEST(in_the_stated_order)
             const ls_window *w = &windows[k];
             ck_assert(ls_window_check_pool("pool", w) == LS_OK);
             const ls_rectangle in = ls_window_inputs(w), out = ls_window_outputs(w);
-            const size_t area = ls_rectangle_pixels(in), n_out = ls_rectangle_pixels(out);
+            const size_t area = ls_rectangle_count(in), n_out = ls_rectangle_count(out);
             ls_real *x = integers(PLANES * area, k, 2), *dy = noise(PLANES * n_out, k + 9);
             ls_real *xa = noise(PLANES * area, k + 20);
             ls_real *y = fresh(PLANES * n_out), *ya = fresh(PLANES * n_out);
@@ -99,7 +99,7 @@ END_TEST
 
 static ls_real *part_of(const ls_real *from, ls_rectangle held, ls_rectangle part)
 {
-    ls_real *to = fresh(PLANES * ls_rectangle_pixels(part));
+    ls_real *to = fresh(PLANES * ls_rectangle_count(part));
     size_t at = 0;
     for (size_t p = 0; p < PLANES; p++)
         for (size_t r = 0; r < part.height; r++)
@@ -110,7 +110,7 @@ static ls_real *part_of(const ls_real *from, ls_rectangle held, ls_rectangle par
 
 static int32_t *part_of_places(const int32_t *from, ls_rectangle held, ls_rectangle part)
 {
-    int32_t *to = fresh_places(PLANES * ls_rectangle_pixels(part));
+    int32_t *to = fresh_places(PLANES * ls_rectangle_count(part));
     size_t at = 0;
     for (size_t p = 0; p < PLANES; p++)
         for (size_t r = 0; r < part.height; r++)
@@ -125,7 +125,7 @@ START_TEST(rectangles_are_slices)
     for (size_t k = 0; k < COUNT(windows); k++) {
         const ls_window *w = &windows[k];
         const ls_rectangle in = ls_window_inputs(w), out = ls_window_outputs(w);
-        const size_t area = ls_rectangle_pixels(in), n_out = ls_rectangle_pixels(out);
+        const size_t area = ls_rectangle_count(in), n_out = ls_rectangle_count(out);
         ls_real *x = noise(PLANES * area, k + 30), *dy = noise(PLANES * n_out, k + 40);
         ls_real *y = fresh(PLANES * n_out), *ya = fresh(PLANES * n_out);
         ls_real *dx = fresh(PLANES * area), *dxa = fresh(PLANES * area);
@@ -140,7 +140,7 @@ START_TEST(rectangles_are_slices)
             for (r.left = 0; r.left < in.width; r.left++)
                 for (r.height = 1; r.height <= in.height - r.top; r.height += 2)
                     for (r.width = 1; r.width <= in.width - r.left; r.width += 2) {
-                        const size_t own = PLANES * ls_rectangle_pixels(r);
+                        const size_t own = PLANES * ls_rectangle_count(r);
                         if (ls_rectangle_inside(r, out)) {
                             const ls_rectangle halo = ls_window_reads(w, r);
                             const ls_real *part = part_of(x, in, halo);
@@ -196,13 +196,13 @@ END_TEST
 START_TEST(sums_over_pixels)
 {
     const ls_rectangle held = {2, 3, 21, 40};
-    const size_t area = ls_rectangle_pixels(held);
+    const size_t area = ls_rectangle_count(held);
     const ls_real *x = noise(3 * area, 50);
     const ls_rectangle parts[] = {held,           {2, 3, 1, 1},    {22, 42, 1, 1}, {5, 4, 7, 9},
                                   {3, 3, 16, 16}, {2, 10, 19, 27}, {2, 3, 3, 40}};
     for (size_t k = 0; k < COUNT(parts); k++) {
         const ls_rectangle r = parts[k];
-        ls_real *sum = fresh(3), *term = fresh(ls_rectangle_pixels(r));
+        ls_real *sum = fresh(3), *term = fresh(ls_rectangle_count(r));
         ls_pixel_sum(sum, x, (ls_image_layout){held, 0}, r, 3);
         for (size_t ch = 0; ch < 3; ch++) {
             size_t n = 0;
@@ -251,7 +251,7 @@ static double pool_objective(void *context)
     else
         ls_average_pool_forward(&p->w, true, IMAGES, CHANNELS, p->y, layout_of(out), out, p->x,
                                 layout_of(in));
-    return weighted_sum(p->dy, p->y, PLANES * ls_rectangle_pixels(out));
+    return weighted_sum(p->dy, p->y, PLANES * ls_rectangle_count(out));
 }
 
 START_TEST(gradients)
@@ -260,8 +260,8 @@ START_TEST(gradients)
         for (int maximum = 0; maximum < 2; maximum++) {
             const ls_rectangle in = ls_window_inputs(&windows[k]);
             const ls_rectangle out = ls_window_outputs(&windows[k]);
-            const size_t n_in = PLANES * ls_rectangle_pixels(in);
-            const size_t n_out = PLANES * ls_rectangle_pixels(out);
+            const size_t n_in = PLANES * ls_rectangle_count(in);
+            const size_t n_out = PLANES * ls_rectangle_count(out);
             pool_case p = {windows[k],   maximum != 0,         noise(n_in, k + 70),
                            fresh(n_out), noise(n_out, k + 80), fresh_places(n_out)};
             double *dx = fresh(n_in);

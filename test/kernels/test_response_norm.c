@@ -100,7 +100,7 @@ START_TEST(refusals)
     ls_error_clear();
     norm = norms[0], norm.k = 0;
     ck_assert(ls_response_norm_check("lrn1", &norm) == LS_ERR_INPUT);
-    norm = norms[0], norm.beta = NAN;
+    norm = norms[0], norm.beta = (double)NAN;
     ck_assert(ls_response_norm_check("lrn1", &norm) == LS_ERR_INPUT);
     ls_error_clear();
 }

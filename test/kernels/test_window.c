@@ -144,10 +144,10 @@ START_TEST(rectangles)
 {
     const ls_rectangle a = {1, 2, 4, 3}, b = {3, 0, 5, 4}, empty = {9, 9, 0, 4};
     ck_assert(equal(ls_rectangle_common(a, b), (ls_rectangle){3, 2, 2, 2}));
-    ck_assert(ls_rectangle_empty(ls_rectangle_common(a, (ls_rectangle){5, 2, 1, 1})));
+    ck_assert(ls_rectangle_is_empty(ls_rectangle_common(a, (ls_rectangle){5, 2, 1, 1})));
     ck_assert(ls_rectangle_inside((ls_rectangle){3, 2, 2, 2}, a) && !ls_rectangle_inside(b, a));
-    ck_assert(ls_rectangle_inside(empty, a) && ls_rectangle_empty(empty));
-    ck_assert(ls_rectangle_pixels(a) == 12);
+    ck_assert(ls_rectangle_inside(empty, a) && ls_rectangle_is_empty(empty));
+    ck_assert(ls_rectangle_count(a) == 12);
 }
 END_TEST
 

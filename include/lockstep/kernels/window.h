@@ -14,15 +14,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "lockstep/base/rectangle.h"
 #include "lockstep/base/status.h"
 
 LS_BEGIN_DECLS
-
-/* Rows top .. top + height and columns left .. left + width, counted in the whole image. Without
- * height or width it is empty. */
-typedef struct ls_rectangle {
-    size_t top, left, height, width;
-} ls_rectangle;
 
 typedef struct ls_window {
     size_t in_h, in_w; /* the whole image */
@@ -32,21 +27,8 @@ typedef struct ls_window {
     size_t pad_top, pad_bottom, pad_left, pad_right;
 } ls_window;
 
-static inline bool ls_rectangle_empty(ls_rectangle r)
-{
-    return r.height == 0 || r.width == 0;
-}
-
-static inline size_t ls_rectangle_pixels(ls_rectangle r)
-{
-    return r.height * r.width;
-}
-
 /* Whether all of `inner` is in `outer`; an empty one is in every rectangle. */
 LS_API bool ls_rectangle_inside(ls_rectangle inner, ls_rectangle outer);
-
-/* What the two have in common; {0, 0, 0, 0} when that is nothing. */
-LS_API ls_rectangle ls_rectangle_common(ls_rectangle a, ls_rectangle b);
 
 /* name: of the layer, for the text. Errors: LS_ERR_INPUT: a size, stride or dilation of 0, a number
  * above LS_WINDOW_MOST, a kernel that with its dilation is larger than the padded image. */
@@ -74,13 +56,18 @@ LS_API ls_rectangle ls_window_reads(const ls_window *window, ls_rectangle output
  * rank has to hold before it can compute those of the inputs. Empty when nobody reads them. */
 LS_API ls_rectangle ls_window_read_by(const ls_window *window, ls_rectangle inputs);
 
-/* The granules of an image (contract rule 9): granule (i, j) of a rows x columns grid is the rows
- * floor(i h / rows) .. floor((i + 1) h / rows) and the columns likewise; it may be empty. */
+/* The granules of an image: rows x columns of them (contract rule 9). */
 typedef struct ls_pixel_grid {
     size_t rows, columns;
 } ls_pixel_grid;
 
-LS_API ls_rectangle ls_pixel_granule(ls_pixel_grid grid, size_t h, size_t w, size_t i, size_t j);
+/* The pixels of granule (i, j) in an image of h x w; there may be none. */
+static inline ls_rectangle ls_pixel_granule(ls_pixel_grid grid, size_t h, size_t w, size_t i,
+                                            size_t j)
+{
+    const ls_rectangle granule = {i, j, 1, 1};
+    return ls_rectangle_of_granules(granule, grid.rows, grid.columns, h, w);
+}
 
 LS_END_DECLS
 
