@@ -38,6 +38,13 @@ size_t ls_conv2d_scratch(const ls_conv2d *conv, size_t images)
     return parts.columns + parts.product + parts.turned;
 }
 
+size_t ls_conv2d_node_scratch(const ls_conv2d *conv, const ls_conv2d_piece *pieces, size_t n_pieces)
+{
+    size_t pixels = 0;
+    for (size_t i = 0; i < n_pieces; i++) pixels += ls_rectangle_count(pieces[i].outputs);
+    return pixels * (ls_conv2d_depth(conv) + conv->out_channels / conv->groups);
+}
+
 static ls_status check_channels(const char *name, const char *which, size_t channels, size_t groups,
                                 size_t granules)
 {

@@ -63,11 +63,12 @@ static void granule(const ls_gemm_problem *p, const ls_real *a, const ls_real *b
     const size_t m = p->m.granule, n = p->n.granule, size = m * n;
     const size_t a_k = p->ta ? p->lda : 1, b_k = p->tb ? 1 : p->ldb;
     ls_real *top = stack;
-    if (p->k.granules == 1 && p->k.granule <= LS_LEAF && !p->accumulate) {
+    if (p->leaves == NULL && p->k.granules == 1 && p->k.granule <= LS_LEAF && !p->accumulate) {
         call(p, m, n, p->k.granule, a, b, (ls_real)0, c, p->ldc); /* one leaf: nothing to add */
         return;
     }
-    for (ls_leaf_walk walk = ls_leaf_walk_start(p->k); ls_leaf_walk_more(&walk);) {
+    for (ls_leaf_walk walk = ls_gemm_walk(p->k, p->leaves, p->n_leaves);
+         ls_leaf_walk_more(&walk);) {
         ls_leaf_step step = ls_leaf_walk_next(&walk);
         call(p, m, n, step.length, a, b, (ls_real)0, top, n);
         for (; step.merges > 0; step.merges--, top -= size) add(top - size, top, size);
@@ -81,7 +82,8 @@ static void granule(const ls_gemm_problem *p, const ls_real *a, const ls_real *b
 ls_status ls_gemm_openblas(const ls_gemm_problem *p)
 {
     ls_status status = LS_OK;
-    const size_t depth = ls_leaf_walk_depth(p->k), m = p->m.granule, n = p->n.granule;
+    const size_t depth = ls_gemm_depth(p->k, p->leaves, p->n_leaves), m = p->m.granule,
+                 n = p->n.granule;
     const size_t a_row = p->ta ? 1 : p->lda, b_col = p->tb ? p->ldb : 1;
     ls_real *stack;
 

@@ -34,17 +34,28 @@ static size_t depth_over(size_t n, size_t leaf)
 
 ls_leaf_walk ls_leaf_walk_start(ls_axis k)
 {
-    ls_leaf_walk walk = {k, 0, 0, (k.granule + LS_LEAF - 1) / LS_LEAF, 0};
+    ls_leaf_walk walk = {.k = k, .leaves = (k.granule + LS_LEAF - 1) / LS_LEAF};
+    return walk;
+}
+
+ls_leaf_walk ls_leaf_walk_list(const ls_leaf_step *list, size_t n)
+{
+    ls_leaf_walk walk = {.list = list, .listed = n};
     return walk;
 }
 
 int ls_leaf_walk_more(const ls_leaf_walk *walk)
 {
+    if (walk->list != NULL) return walk->next < walk->listed;
     return walk->leaves > 0 && walk->granule < walk->k.granules;
 }
 
 ls_leaf_step ls_leaf_walk_next(ls_leaf_walk *walk)
 {
+    if (walk->list != NULL) {
+        walk->height += 1 - walk->list[walk->next].merges;
+        return walk->list[walk->next++];
+    }
     ls_leaf_step step = {LS_LEAF, nodes_ending(walk->leaves, walk->leaf)};
     if (walk->leaf == walk->leaves - 1) {
         step.length = walk->k.granule - walk->leaf * LS_LEAF;
@@ -62,4 +73,14 @@ size_t ls_leaf_walk_depth(ls_axis k)
 {
     if (ls_axis_extent(k) == 0) return 0;
     return depth_over(k.granules, depth_over((k.granule + LS_LEAF - 1) / LS_LEAF, 1));
+}
+
+size_t ls_leaf_list_depth(const ls_leaf_step *list, size_t n)
+{
+    size_t depth = 0;
+    for (ls_leaf_walk walk = ls_leaf_walk_list(list, n); ls_leaf_walk_more(&walk);) {
+        if (walk.height + 1 > depth) depth = walk.height + 1;
+        (void)ls_leaf_walk_next(&walk);
+    }
+    return depth;
 }

@@ -30,9 +30,14 @@ typedef struct ls_leaf_walk {
     ls_axis k;
     size_t granule, leaf, leaves; /* where it stands; leaves in each granule */
     size_t height;                /* entries on the stack now                */
+    const ls_leaf_step *list;     /* instead of an axis: these leaves        */
+    size_t listed, next;
 } ls_leaf_walk;
 
 ls_leaf_walk ls_leaf_walk_start(ls_axis k);
+
+/* A walk over leaves that are listed, none of them empty: any binary tree. */
+ls_leaf_walk ls_leaf_walk_list(const ls_leaf_step *list, size_t n);
 
 /* Whether leaves are left. */
 int ls_leaf_walk_more(const ls_leaf_walk *walk);
@@ -42,5 +47,8 @@ ls_leaf_step ls_leaf_walk_next(ls_leaf_walk *walk);
 
 /* The most entries that stand on the stack at once during a walk, the leaf itself included. */
 size_t ls_leaf_walk_depth(ls_axis k);
+
+/* The same for a list. */
+size_t ls_leaf_list_depth(const ls_leaf_step *list, size_t n);
 
 #endif

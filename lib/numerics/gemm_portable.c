@@ -158,8 +158,8 @@ ls_status ls_gemm_portable(const ls_gemm_problem *p)
     const size_t b_size = cols * smaller(k, LS_LEAF);
     const bool one_run = k <= LS_LEAF;
     const size_t level = one_run ? kernel->rows * kernel->cols : rows * cols;
-    const size_t waiting =
-        ls_leaf_walk_depth(p->k) - 1; /* the last entry never leaves the registers */
+    const size_t waiting = ls_gemm_depth(p->k, p->leaves, p->n_leaves) -
+                           1; /* the last entry never leaves the registers */
     ls_real *space;
 
     LS_TRY(ls_workspace(
@@ -171,7 +171,7 @@ ls_status ls_gemm_portable(const ls_gemm_problem *p)
     for (bl.col = 0; bl.col < n; bl.col += cols) {
         bl.cols = smaller(cols, n - bl.col);
         for (bl.row = 0; bl.row < m; bl.row += rows) {
-            ls_leaf_walk walk = ls_leaf_walk_start(p->k);
+            ls_leaf_walk walk = ls_gemm_walk(p->k, p->leaves, p->n_leaves);
             leaf_run run;
             bl.rows = smaller(rows, m - bl.row);
             for (size_t at = 0; ls_leaf_walk_more(&walk); at += run.length) {

@@ -61,6 +61,13 @@ static void measure(const shape *s, size_t images)
     ls_real *x = numbers(images * x_layout.stride), *y = numbers(images * y_layout.stride);
     ls_real *w = numbers(s->out * depth), *scratch = numbers(ls_conv2d_scratch(&c, images));
     ls_real *matrix = numbers(depth * n), *dw = numbers(s->out * depth);
+    ls_conv2d_piece pieces[64];
+    for (size_t g = 0; g < 64; g++) { /* halves, quarters, ... : as many as g + 1 can be halved */
+        pieces[g] = (ls_conv2d_piece){
+            0, ls_pixel_granule(c.grid, outputs.height, outputs.width, g / 8, g % 8), 0};
+        for (size_t k = g + 1; k % 2 == 0; k /= 2) pieces[g].closes++;
+    }
+    ls_real *space = numbers(ls_conv2d_node_scratch(&c, pieces, 64));
     const double flops = 2.0 * (double)s->out * (double)depth * (double)n;
     const size_t times = (size_t)(2e8 / flops) + 1, rounds = 4;
     double best[CANDIDATES] = {0};
@@ -77,14 +84,11 @@ static void measure(const shape *s, size_t images)
                     status = ls_conv2d_backward(LS_ENGINE_PORTABLE, &c, images, x, x_layout, inputs,
                                                 y, y_layout, w, depth, scratch);
                     break;
-                case WEIGHT: /* every leaf; the tree above them is not measured */
-                    for (size_t g = 0; g < images * 64 && status == LS_OK; g++)
-                        status =
-                            ls_conv2d_weight_leaf(LS_ENGINE_PORTABLE, &c, dw, depth,
-                                                  y + g / 64 * y_layout.stride, y_layout,
-                                                  ls_pixel_granule(c.grid, outputs.height,
-                                                                   outputs.width, g / 8 % 8, g % 8),
-                                                  x + g / 64 * x_layout.stride, x_layout, scratch);
+                case WEIGHT: /* an image at a time, the granules in a row */
+                    for (size_t i = 0; i < images && status == LS_OK; i++)
+                        status = ls_conv2d_weight_node(LS_ENGINE_PORTABLE, &c, dw, depth, pieces,
+                                                       64, y + i * y_layout.stride, y_layout,
+                                                       x + i * x_layout.stride, x_layout, space);
                     break;
                 default:
                     status =
@@ -104,7 +108,7 @@ static void measure(const shape *s, size_t images)
            best[GEMM] * 1e-9, best[FORWARD] / best[GEMM], best[BACKWARD] / best[GEMM],
            best[WEIGHT] / best[GEMM]);
     fflush(stdout);
-    free(x), free(y), free(w), free(scratch), free(matrix), free(dw);
+    free(x), free(y), free(w), free(scratch), free(matrix), free(dw), free(space);
 }
 
 int main(int argc, char **argv)

@@ -94,6 +94,28 @@ LS_API ls_status ls_conv2d_weight_leaf(ls_engine engine, const ls_conv2d *conv, 
                                        const ls_real *x, ls_image_layout x_layout,
                                        ls_real *scratch) LS_MUST_USE;
 
+/* A leaf of the tree over images and granule rectangles, in the tree's order: an image, the pixels
+ * of a granule, and how many additions follow the leaf when partial sums stand on a stack (as
+ * ls_binary_tree_closes counts them). */
+typedef struct ls_conv2d_piece {
+    size_t image;
+    ls_rectangle outputs;
+    size_t closes;
+} ls_conv2d_piece;
+
+/* The value of a whole node of that tree in one product: the bits of ls_conv2d_weight_leaf for each
+ * piece and the additions between them, many times faster where rectangles are small. The additions
+ * leave one value; pieces that are all empty give -0. scratch: ls_conv2d_node_scratch elements.
+ * Errors: those of ls_conv2d_weight_leaf; LS_ERR_MEMORY. */
+LS_API size_t ls_conv2d_node_scratch(const ls_conv2d *conv, const ls_conv2d_piece *pieces,
+                                     size_t n_pieces);
+#define ls_conv2d_weight_node LS_TYPED(ls_conv2d_weight_node)
+LS_API ls_status ls_conv2d_weight_node(ls_engine engine, const ls_conv2d *conv, ls_real *dweight,
+                                       size_t ld_weight, const ls_conv2d_piece *pieces,
+                                       size_t n_pieces, const ls_real *dy,
+                                       ls_image_layout dy_layout, const ls_real *x,
+                                       ls_image_layout x_layout, ls_real *scratch) LS_MUST_USE;
+
 /* What it adds to the bias's gradient: dbias[co] = T over the pixels of dy[co][r][c], row by row, a
  * pixel a leaf (ls_pixel_sum of pixel_sum.h). */
 
