@@ -1,4 +1,4 @@
-/* Both kinds of all-reduce have the same two phases. First every member finishes its slice of the
+/* All kinds of all-reduce have the same two phases. First every member finishes its slice of the
  * elements, reading the others' inputs in place; then it copies the finished slices of the others.
  *
  *              in of members 0, 1, 2         out after phase 1       after phase 2
@@ -15,6 +15,7 @@
 
 #include "comm/collective.h"
 #include "comm/forest_call.h"
+#include "comm/plan_call.h"
 #include "comm/reduction.h"
 
 /* Elements up to which every member does everything itself. */
@@ -76,6 +77,23 @@ ls_status ls_all_reduce_forest(ls_group *group, void *out, const void *in, size_
                     .bounds = forest->bounds};
     LS_TRY(ls_collective_enter(group, call, in, out, in_bytes));
     LS_TRY(reduce(group, out, ls_forest_work, scratch));
+exit:
+    return ls_collective_end(group, status);
+}
+
+ls_status ls_all_reduce_plan(ls_group *group, void *out, const void *in, size_t count,
+                             ls_dtype dtype, const ls_sum_plan *plan)
+{
+    ls_status status = LS_OK;
+    size_t in_bytes = 0;
+    void *scratch = NULL;
+    LS_TRY(ls_plan_prepare(group, plan, count, dtype, &in_bytes, &scratch));
+    size_t e = ls_dtype_bytes(dtype);
+    if (out != in) LS_TRY(ls_check_apart(out, count * e, in, in_bytes));
+    ls_call call = {
+        .kind = LS_CALL_ALL_REDUCE_PLAN, .dtype = dtype, .count = count, .plan = plan};
+    LS_TRY(ls_collective_enter(group, call, in, out, in_bytes));
+    LS_TRY(reduce(group, out, ls_plan_work, scratch));
 exit:
     return ls_collective_end(group, status);
 }

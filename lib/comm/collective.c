@@ -20,9 +20,12 @@ static ls_operation counted_as(ls_call_kind kind)
         return LS_OP_BROADCAST;
     case LS_CALL_ALL_REDUCE:
     case LS_CALL_ALL_REDUCE_FOREST:
+    case LS_CALL_ALL_REDUCE_PLAN:
         return LS_OP_ALL_REDUCE;
     case LS_CALL_REDUCE_SCATTER_FOREST:
     case LS_CALL_REDUCE_SCATTER_COLUMNS_FOREST:
+    case LS_CALL_REDUCE_SCATTER_PLAN:
+    case LS_CALL_REDUCE_SCATTER_COLUMNS_PLAN:
         return LS_OP_REDUCE_SCATTER;
     case LS_CALL_ALL_GATHER:
     case LS_CALL_ALL_GATHER_COLUMNS:

@@ -22,6 +22,12 @@ const char *ls_call_name(ls_call_kind kind)
         return "reduce_scatter_forest";
     case LS_CALL_REDUCE_SCATTER_COLUMNS_FOREST:
         return "reduce_scatter_columns_forest";
+    case LS_CALL_ALL_REDUCE_PLAN:
+        return "all_reduce_plan";
+    case LS_CALL_REDUCE_SCATTER_PLAN:
+        return "reduce_scatter_plan";
+    case LS_CALL_REDUCE_SCATTER_COLUMNS_PLAN:
+        return "reduce_scatter_columns_plan";
     case LS_CALL_ALL_GATHER:
         return "all_gather";
     case LS_CALL_ALL_GATHER_COLUMNS:
@@ -69,6 +75,23 @@ static size_t first_difference(const size_t *a, const size_t *b, size_t n)
     return i;
 }
 
+/* The first part in which two plans differ; when they do not, but one has more, the first of those.
+ * n_parts of both when they are the same. */
+static size_t first_other_part(const ls_sum_plan *a, const ls_sum_plan *b)
+{
+    size_t i = 0;
+    if (a == b) return a != NULL ? a->n_parts : 0;
+    while (i < a->n_parts && i < b->n_parts && a->parts[i].member == b->parts[i].member &&
+           a->parts[i].place == b->parts[i].place && a->parts[i].additions == b->parts[i].additions)
+        i++;
+    return i;
+}
+
+static bool same_plan(const ls_sum_plan *a, const ls_sum_plan *b)
+{
+    return a == b || (a->n_parts == b->n_parts && first_other_part(a, b) == a->n_parts);
+}
+
 /* Two calls that disagree, at the first thing in which they do. */
 typedef enum difference {
     SAME = 0,
@@ -79,7 +102,8 @@ typedef enum difference {
     REDUCTION,
     SHARES,
     LEAVES,
-    BOUNDS
+    BOUNDS,
+    PLAN
 } difference;
 
 static difference compare(const ls_call *a, const ls_call *b, size_t n_bounds)
@@ -93,6 +117,7 @@ static difference compare(const ls_call *a, const ls_call *b, size_t n_bounds)
     if (a->leaves != b->leaves) return LEAVES;
     if (a->bounds != NULL && first_difference(a->bounds, b->bounds, n_bounds) < n_bounds)
         return BOUNDS;
+    if (!same_plan(a->plan, b->plan)) return PLAN;
     return SAME;
 }
 
@@ -134,6 +159,14 @@ static void describe(char *text, size_t room, const ls_call *call, difference wh
     case BOUNDS:
         snprintf(text, room, " with bounds[%zu] = %zu", at, call->bounds[at]);
         break;
+    case PLAN:
+        if (at < call->plan->n_parts)
+            snprintf(text, room, " with part %zu = value %zu of member %zu, then %zu additions", at,
+                     call->plan->parts[at].place, call->plan->parts[at].member,
+                     call->plan->parts[at].additions);
+        else
+            snprintf(text, room, " with a plan of %zu parts", call->plan->n_parts);
+        break;
     }
 }
 
@@ -150,6 +183,7 @@ void ls_entry_check(ls_team *team)
         size_t at = 0;
         if (what == SHARES) at = first_difference(first->shares, other->shares, first->n_shares);
         if (what == BOUNDS) at = first_difference(first->bounds, other->bounds, n_bounds);
+        if (what == PLAN) at = first_other_part(first->plan, other->plan);
         char one[160], two[160];
         describe(one, sizeof one, first, what, at);
         describe(two, sizeof two, other, what, at);

@@ -20,6 +20,7 @@
 #include "lockstep/comm/channel.h"
 #include "lockstep/comm/collectives.h"
 #include "lockstep/comm/group.h"
+#include "lockstep/comm/sum_plan.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/numerics/tree.h"
 
@@ -36,6 +37,9 @@ typedef enum ls_call_kind {
     LS_CALL_ALL_REDUCE_FOREST,
     LS_CALL_REDUCE_SCATTER_FOREST,
     LS_CALL_REDUCE_SCATTER_COLUMNS_FOREST,
+    LS_CALL_ALL_REDUCE_PLAN,
+    LS_CALL_REDUCE_SCATTER_PLAN,
+    LS_CALL_REDUCE_SCATTER_COLUMNS_PLAN,
     LS_CALL_ALL_GATHER,
     LS_CALL_ALL_GATHER_COLUMNS,
     LS_CALL_ALL_TO_ALL,
@@ -61,6 +65,7 @@ typedef struct ls_call {
     size_t n_shares;
     const size_t *bounds; /* of the forest: group size + 1 numbers */
     size_t leaves;
+    const ls_sum_plan *plan; /* all members must agree on its parts */
 } ls_call;
 
 typedef struct ls_team ls_team;

@@ -1,0 +1,122 @@
+#include "lockstep/comm/sum_plan.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/* A node that somebody holds. */
+typedef struct held_node {
+    ls_node node;
+    size_t member, place;
+} held_node;
+
+static int by_leaves(const void *a, const void *b)
+{
+    const held_node *x = a, *y = b;
+    if (x->node.lo != y->node.lo) return x->node.lo < y->node.lo ? -1 : 1;
+    return x->node.hi < y->node.hi ? -1 : x->node.hi > y->node.hi;
+}
+
+/* Whether the nodes, sorted, are nodes of the tree and cover it once. */
+static ls_status check_cover(const ls_binary_tree *tree, const held_node *held, size_t n)
+{
+    ls_status status = LS_OK;
+    size_t next = 0;
+    for (size_t i = 0; i < n; i++) {
+        ls_node node = held[i].node;
+        if (!ls_binary_tree_has(tree, node))
+            LS_FAIL(LS_ERR_INPUT, "sum plan: member %zu holds leaves %zu to %zu, no node of the "
+                                  "tree over %zu leaves",
+                    held[i].member, node.lo, node.hi, tree->leaves);
+        if (node.lo < next)
+            LS_FAIL(LS_ERR_INPUT, "sum plan: leaf %zu is held by member %zu and by member %zu",
+                    node.lo, held[i - 1].member, held[i].member);
+        if (node.lo > next)
+            LS_FAIL(LS_ERR_INPUT, "sum plan: leaf %zu is held by nobody", next);
+        next = node.hi;
+    }
+    if (next < tree->leaves) LS_FAIL(LS_ERR_INPUT, "sum plan: leaf %zu is held by nobody", next);
+exit:
+    return status;
+}
+
+/* The additions that are due once all leaves before node.hi are in: as after its last leaf, without
+ * those inside the node itself. */
+static size_t additions_after(const ls_binary_tree *tree, ls_node node)
+{
+    ls_node all = {0, tree->leaves};
+    return ls_binary_tree_closes(tree, all, node.hi - 1) -
+           ls_binary_tree_closes(tree, node, node.hi - 1);
+}
+
+ls_status ls_sum_plan_create(ls_sum_plan **ret_plan, const ls_binary_tree *tree, size_t members,
+                             const ls_node *const *nodes, const size_t *n_nodes)
+{
+    ls_status status = LS_OK;
+    held_node *held = NULL;
+    size_t n = 0, top = 0;
+    ls_sum_plan *plan = calloc(1, sizeof *plan);
+    for (size_t m = 0; m < members; m++) n += n_nodes[m];
+    held = malloc((n + 1) * sizeof *held);
+    if (plan == NULL || held == NULL)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a sum plan of %zu parts", n);
+    plan->parts = malloc((n + 1) * sizeof *plan->parts);
+    plan->member_parts = calloc(members + 1, sizeof *plan->member_parts);
+    if (plan->parts == NULL || plan->member_parts == NULL)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a sum plan of %zu parts", n);
+    for (size_t m = 0; m < members; m++) {
+        plan->member_parts[m] = n_nodes[m];
+        for (size_t j = 0; j < n_nodes[m]; j++)
+            held[plan->n_parts++] = (held_node){nodes[m][j], m, j};
+    }
+    qsort(held, n, sizeof *held, by_leaves);
+    LS_TRY(check_cover(tree, held, n));
+    plan->members = members;
+    for (size_t i = 0; i < n; i++) {
+        size_t additions = additions_after(tree, held[i].node);
+        plan->parts[i] = (ls_sum_part){held[i].member, held[i].place, additions};
+        if (++top > plan->stack) plan->stack = top;
+        top -= additions;
+    }
+    *ret_plan = plan;
+    plan = NULL;
+exit:
+    ls_sum_plan_destroy(&plan);
+    free(held);
+    return status;
+}
+
+ls_status ls_sum_plan_create_pixels(ls_sum_plan **ret_plan, const ls_pixel_tree *tree,
+                                    size_t members, const ls_pixel_area *areas)
+{
+    ls_status status = LS_OK;
+    ls_binary_tree numbered = ls_pixel_tree_numbered(tree);
+    size_t n = 0;
+    ls_node *nodes = NULL;
+    const ls_node **of_member = malloc((members + 1) * sizeof *of_member);
+    size_t *counts = malloc((members + 1) * sizeof *counts);
+    for (size_t m = 0; m < members; m++) n += ls_pixel_forest(tree, areas[m], NULL);
+    nodes = malloc((n + 1) * sizeof *nodes);
+    if (of_member == NULL || counts == NULL || nodes == NULL)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a sum plan of %zu parts", n);
+    n = 0;
+    for (size_t m = 0; m < members; m++) {
+        of_member[m] = nodes + n;
+        counts[m] = ls_pixel_forest(tree, areas[m], nodes + n);
+        n += counts[m];
+    }
+    LS_TRY(ls_sum_plan_create(ret_plan, &numbered, members, of_member, counts));
+exit:
+    free(of_member);
+    free(counts);
+    free(nodes);
+    return status;
+}
+
+void ls_sum_plan_destroy(ls_sum_plan **plan)
+{
+    if (*plan == NULL) return;
+    free((*plan)->parts);
+    free((*plan)->member_parts);
+    free(*plan);
+    *plan = NULL;
+}
