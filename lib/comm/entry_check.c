@@ -75,21 +75,14 @@ static size_t first_difference(const size_t *a, const size_t *b, size_t n)
     return i;
 }
 
-/* The first part in which two plans differ; when they do not, but one has more, the first of those.
- * n_parts of both when they are the same. */
+/* The first part in which two plans of as many parts differ, or how many there are. */
 static size_t first_other_part(const ls_sum_plan *a, const ls_sum_plan *b)
 {
     size_t i = 0;
-    if (a == b) return a != NULL ? a->n_parts : 0;
-    while (i < a->n_parts && i < b->n_parts && a->parts[i].member == b->parts[i].member &&
+    while (i < a->n_parts && a->parts[i].member == b->parts[i].member &&
            a->parts[i].place == b->parts[i].place && a->parts[i].additions == b->parts[i].additions)
         i++;
     return i;
-}
-
-static bool same_plan(const ls_sum_plan *a, const ls_sum_plan *b)
-{
-    return a == b || (a->n_parts == b->n_parts && first_other_part(a, b) == a->n_parts);
 }
 
 /* Two calls that disagree, at the first thing in which they do. */
@@ -103,6 +96,7 @@ typedef enum difference {
     SHARES,
     LEAVES,
     BOUNDS,
+    PLAN_SIZE,
     PLAN
 } difference;
 
@@ -117,7 +111,9 @@ static difference compare(const ls_call *a, const ls_call *b, size_t n_bounds)
     if (a->leaves != b->leaves) return LEAVES;
     if (a->bounds != NULL && first_difference(a->bounds, b->bounds, n_bounds) < n_bounds)
         return BOUNDS;
-    if (!same_plan(a->plan, b->plan)) return PLAN;
+    if (a->plan == b->plan) return SAME;
+    if (a->plan->n_parts != b->plan->n_parts) return PLAN_SIZE;
+    if (first_other_part(a->plan, b->plan) < a->plan->n_parts) return PLAN;
     return SAME;
 }
 
@@ -159,13 +155,13 @@ static void describe(char *text, size_t room, const ls_call *call, difference wh
     case BOUNDS:
         snprintf(text, room, " with bounds[%zu] = %zu", at, call->bounds[at]);
         break;
+    case PLAN_SIZE:
+        snprintf(text, room, " with a plan of %zu parts", call->plan->n_parts);
+        break;
     case PLAN:
-        if (at < call->plan->n_parts)
-            snprintf(text, room, " with part %zu = value %zu of member %zu, then %zu additions", at,
-                     call->plan->parts[at].place, call->plan->parts[at].member,
-                     call->plan->parts[at].additions);
-        else
-            snprintf(text, room, " with a plan of %zu parts", call->plan->n_parts);
+        snprintf(text, room, " with part %zu = value %zu of member %zu, then %zu additions", at,
+                 call->plan->parts[at].place, call->plan->parts[at].member,
+                 call->plan->parts[at].additions);
         break;
     }
 }

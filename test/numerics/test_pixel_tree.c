@@ -1,26 +1,17 @@
-/* test_pixel_tree.c - trees over granules of pixels (contract rules 6, 8, 9). The expectation is P
- * written down once more, over rectangles and by halving in turn, with nothing shared with lib/. */
+/* test_pixel_tree.c - trees over granules of pixels (contract rules 6, 8, 9). The
+ * expectation is pixel_reference.h. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lockstep/numerics/pixel_tree.h"
+#include "numerics/pixel_reference.h"
 #include "numerics/tree_reference.h"
 
 enum { MOST = 8, MOST_LEAVES = 3 * MOST * MOST };
 
 /* ---- P once more */
-
-static size_t reference_split(size_t n)
-{
-    size_t left = n / 2;
-    if (n % 2 == 1) {
-        left = 1;
-        while (2 * left < n) left = 2 * left;
-    }
-    return left;
-}
 
 typedef struct reference_node {
     ls_rectangle at, parent;
@@ -59,23 +50,6 @@ static void reference_build(reference_list *list, size_t rows, size_t columns)
 {
     list->n = list->n_leaves = 0;
     reference_walk(list, 0, 0, rows, columns, 0, (ls_rectangle){0, 0, 0, 0});
-}
-
-/* The sum over x[row][column], MOST columns apart. */
-static ls_real reference_sum(const ls_real *x, size_t t, size_t l, size_t h, size_t w, int turn)
-{
-    if (h == 1 && w == 1) return x[t * MOST + l];
-    if (turn == 0 && h == 1) turn = 1;
-    if (turn == 1 && w == 1) turn = 0;
-    size_t k = reference_split(turn == 0 ? h : w);
-    if (turn == 0) {
-        ls_real a = reference_sum(x, t, l, k, w, 1);
-        ls_real b = reference_sum(x, t + k, l, h - k, w, 1);
-        return a + b;
-    }
-    ls_real a = reference_sum(x, t, l, h, k, 0);
-    ls_real b = reference_sum(x, t, l + k, h, w - k, 0);
-    return a + b;
 }
 
 static const reference_node *reference_find(const reference_list *list, ls_rectangle at)
@@ -238,7 +212,7 @@ static void try_grid(size_t rows, size_t columns, size_t images, size_t down, si
         for (size_t r = 0; r < rows; r++)
             for (size_t c = 0; c < columns; c++)
                 leaves[ls_pixel_leaf(&tree, i, r, c)] = x[i][r * MOST + c];
-        per_image[i] = reference_sum(x[i], 0, 0, rows, columns, 0);
+        per_image[i] = reference_pixels(x[i], MOST, 0, 0, rows, columns, 0);
     }
     ls_real expected = reference_tree(per_image, images);
 
@@ -338,7 +312,8 @@ START_TEST(data_tells_trees_apart)
     int differ = 0;
     for (uint64_t seed = 0; seed < 50; seed++) {
         reference_fill(x, MOST * MOST, seed);
-        ls_real a = reference_sum(x, 0, 0, 6, 5, 0), b = reference_sum(x, 0, 0, 6, 5, 1);
+        ls_real a = reference_pixels(x, MOST, 0, 0, 6, 5, 0);
+        ls_real b = reference_pixels(x, MOST, 0, 0, 6, 5, 1);
         differ += memcmp(&a, &b, sizeof a) != 0;
     }
     ck_assert_int_gt(differ, 5);

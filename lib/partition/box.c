@@ -1,0 +1,119 @@
+#include "lockstep/partition/box.h"
+
+#include <stdlib.h>
+
+bool ls_box_is_empty(const ls_box *box)
+{
+    return box->images.count == 0 || box->channels.count == 0 || ls_rectangle_is_empty(box->area);
+}
+
+size_t ls_box_count(const ls_box *box)
+{
+    return box->images.count * box->channels.count * ls_rectangle_count(box->area);
+}
+
+bool ls_box_equal(const ls_box *a, const ls_box *b)
+{
+    return a->images.first == b->images.first && a->images.count == b->images.count &&
+           a->channels.first == b->channels.first && a->channels.count == b->channels.count &&
+           ls_rectangle_equal(a->area, b->area);
+}
+
+static ls_share common(ls_share a, ls_share b)
+{
+    size_t first = a.first > b.first ? a.first : b.first;
+    size_t a_end = a.first + a.count, b_end = b.first + b.count;
+    size_t end = a_end < b_end ? a_end : b_end;
+    return (ls_share){first, end > first ? end - first : 0};
+}
+
+ls_box ls_box_common(const ls_box *a, const ls_box *b)
+{
+    ls_box box = {common(a->images, b->images), common(a->channels, b->channels),
+                  ls_rectangle_common(a->area, b->area)};
+    return ls_box_is_empty(&box) ? (ls_box){{0, 0}, {0, 0}, {0, 0, 0, 0}} : box;
+}
+
+size_t ls_box_place(const ls_box *block, const ls_box *piece, size_t counts[4], size_t strides[4])
+{
+    counts[0] = piece->images.count;
+    counts[1] = piece->channels.count;
+    counts[2] = piece->area.height;
+    counts[3] = piece->area.width;
+    strides[3] = 1;
+    strides[2] = block->area.width;
+    strides[1] = block->area.height * strides[2];
+    strides[0] = block->channels.count * strides[1];
+    return (piece->images.first - block->images.first) * strides[0] +
+           (piece->channels.first - block->channels.first) * strides[1] +
+           (piece->area.top - block->area.top) * strides[2] + piece->area.left - block->area.left;
+}
+
+/* ---- what passes */
+
+static ls_status check_apart(const ls_box *owned, size_t members)
+{
+    ls_status status = LS_OK;
+    for (size_t a = 0; a < members; a++)
+        for (size_t b = a + 1; b < members; b++) {
+            ls_box both = ls_box_common(&owned[a], &owned[b]);
+            if (!ls_box_is_empty(&both))
+                LS_FAIL(LS_ERR_INPUT,
+                        "members %zu and %zu both own image %zu, channel %zu, row %zu, column %zu",
+                        a, b, both.images.first, both.channels.first, both.area.top,
+                        both.area.left);
+        }
+exit:
+    return status;
+}
+
+ls_status ls_transfers_create(ls_transfer **ret_transfers, size_t *ret_count, const ls_box *owned,
+                              const ls_box *wanted, size_t members)
+{
+    ls_status status = LS_OK;
+    ls_transfer *list = NULL;
+    size_t n = 0;
+    LS_TRY(check_apart(owned, members));
+    for (size_t to = 0; to < members; to++) {
+        size_t found = 0;
+        for (size_t from = 0; from < members; from++) {
+            ls_box both = ls_box_common(&owned[from], &wanted[to]);
+            found += ls_box_count(&both);
+            n += !ls_box_is_empty(&both);
+        }
+        size_t count = ls_box_count(&wanted[to]);
+        if (found != count)
+            LS_FAIL(LS_ERR_INPUT, "member %zu wants %zu elements of which %zu are owned by nobody",
+                    to, count, count - found);
+    }
+    list = malloc((n + 1) * sizeof *list);
+    if (list == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu transfers", n);
+    n = 0;
+    for (size_t from = 0; from < members; from++)
+        for (size_t to = 0; to < members; to++) {
+            ls_box both = ls_box_common(&owned[from], &wanted[to]);
+            if (!ls_box_is_empty(&both)) list[n++] = (ls_transfer){from, to, both};
+        }
+    *ret_transfers = list;
+    *ret_count = n;
+exit:
+    return status;
+}
+
+size_t ls_transfers_sent(const ls_transfer *transfers, size_t count, size_t member)
+{
+    size_t elements = 0;
+    for (size_t i = 0; i < count; i++)
+        if (transfers[i].from == member && transfers[i].to != member)
+            elements += ls_box_count(&transfers[i].box);
+    return elements;
+}
+
+size_t ls_transfers_received(const ls_transfer *transfers, size_t count, size_t member)
+{
+    size_t elements = 0;
+    for (size_t i = 0; i < count; i++)
+        if (transfers[i].to == member && transfers[i].from != member)
+            elements += ls_box_count(&transfers[i].box);
+    return elements;
+}
