@@ -13,6 +13,7 @@
 #include "lockstep/base/widen.h"
 #include "lockstep/comm/channel.h"
 #include "lockstep/comm/collectives.h"
+#include "lockstep/comm/exchange.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/comm/sum_plan.h"
 #include "lockstep/comm/trace.h"

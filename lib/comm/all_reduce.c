@@ -90,8 +90,7 @@ ls_status ls_all_reduce_plan(ls_group *group, void *out, const void *in, size_t 
     LS_TRY(ls_plan_prepare(group, plan, count, dtype, &in_bytes, &scratch));
     size_t e = ls_dtype_bytes(dtype);
     if (out != in) LS_TRY(ls_check_apart(out, count * e, in, in_bytes));
-    ls_call call = {
-        .kind = LS_CALL_ALL_REDUCE_PLAN, .dtype = dtype, .count = count, .plan = plan};
+    ls_call call = {.kind = LS_CALL_ALL_REDUCE_PLAN, .dtype = dtype, .count = count, .plan = plan};
     LS_TRY(ls_collective_enter(group, call, in, out, in_bytes));
     LS_TRY(reduce(group, out, ls_plan_work, scratch));
 exit:

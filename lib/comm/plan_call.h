@@ -5,7 +5,8 @@
 #include "comm/world_state.h"
 
 /* Checks that the plan is of this group, and says how many bytes this member's values of count
- * elements have and where the finishing may keep its blocks. Errors: LS_ERR_INPUT, LS_ERR_MEMORY. */
+ * elements have and where the finishing may keep its blocks. Errors: LS_ERR_INPUT, LS_ERR_MEMORY.
+ */
 ls_status ls_plan_prepare(ls_group *group, const ls_sum_plan *plan, size_t count, ls_dtype dtype,
                           size_t *ret_bytes, void **ret_scratch) LS_MUST_USE;
 

@@ -24,14 +24,14 @@ static ls_status check_cover(const ls_binary_tree *tree, const held_node *held, 
     for (size_t i = 0; i < n; i++) {
         ls_node node = held[i].node;
         if (!ls_binary_tree_has(tree, node))
-            LS_FAIL(LS_ERR_INPUT, "sum plan: member %zu holds leaves %zu to %zu, no node of the "
-                                  "tree over %zu leaves",
+            LS_FAIL(LS_ERR_INPUT,
+                    "sum plan: member %zu holds leaves %zu to %zu, no node of the "
+                    "tree over %zu leaves",
                     held[i].member, node.lo, node.hi, tree->leaves);
         if (node.lo < next)
             LS_FAIL(LS_ERR_INPUT, "sum plan: leaf %zu is held by member %zu and by member %zu",
                     node.lo, held[i - 1].member, held[i].member);
-        if (node.lo > next)
-            LS_FAIL(LS_ERR_INPUT, "sum plan: leaf %zu is held by nobody", next);
+        if (node.lo > next) LS_FAIL(LS_ERR_INPUT, "sum plan: leaf %zu is held by nobody", next);
         next = node.hi;
     }
     if (next < tree->leaves) LS_FAIL(LS_ERR_INPUT, "sum plan: leaf %zu is held by nobody", next);

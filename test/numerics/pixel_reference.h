@@ -48,12 +48,10 @@ static inline ls_real reference_pixel_node(const ls_real *x, size_t ld, ls_recta
     if (turn == 1 && w == 1) turn = 0;
     size_t k = reference_split(turn == 0 ? h : w);
     if (turn == 0) {
-        if (wanted.top >= t + k)
-            return reference_pixel_node(x, ld, wanted, t + k, l, h - k, w, 1);
+        if (wanted.top >= t + k) return reference_pixel_node(x, ld, wanted, t + k, l, h - k, w, 1);
         return reference_pixel_node(x, ld, wanted, t, l, k, w, 1);
     }
-    if (wanted.left >= l + k)
-        return reference_pixel_node(x, ld, wanted, t, l + k, h, w - k, 0);
+    if (wanted.left >= l + k) return reference_pixel_node(x, ld, wanted, t, l + k, h, w - k, 0);
     return reference_pixel_node(x, ld, wanted, t, l, h, k, 0);
 }
 

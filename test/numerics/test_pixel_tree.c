@@ -243,8 +243,8 @@ static void try_grid(size_t rows, size_t columns, size_t images, size_t down, si
     ls_real sum = (ls_real)NAN;
     ls_binary_tree_finish(&sum, parts, nodes, n, &numbered, (ls_node){0, numbered.leaves}, 1);
     ck_assert_msg(memcmp(&sum, &expected, sizeof sum) == 0,
-                  "%zu images of %zu x %zu granules on %zu x %zu x %zu ranks, cuts %d", images, rows,
-                  columns, runs, down, across, kind);
+                  "%zu images of %zu x %zu granules on %zu x %zu x %zu ranks, cuts %d", images,
+                  rows, columns, runs, down, across, kind);
 }
 
 START_TEST(every_grid)

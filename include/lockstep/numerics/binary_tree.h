@@ -34,10 +34,10 @@ LS_API size_t ls_binary_tree_closes(const ls_binary_tree *tree, ls_node within, 
 /* The most partial sums that this stack ever holds. */
 LS_API size_t ls_binary_tree_stack(const ls_binary_tree *tree, ls_node within);
 
-/* y[i] = node `within` at element i, from nodes that cover it: parts[j][i] is the value of nodes[j].
- * parts: n_parts pointers to count values each; nodes: ascending, complete, together exactly
- * `within`; none when `within` is empty, and y is +0. y: count values; may be one of the parts, may
- * not overlap them otherwise. */
+/* y[i] = node `within` at element i, from nodes that cover it: parts[j][i] is the value of
+ * nodes[j]. parts: n_parts pointers to count values each; nodes: ascending, complete, together
+ * exactly `within`; none when `within` is empty, and y is +0. y: count values; may be one of the
+ * parts, may not overlap them otherwise. */
 #define ls_binary_tree_finish LS_TYPED(ls_binary_tree_finish)
 LS_API void ls_binary_tree_finish(ls_real *y, const ls_real *const *parts, const ls_node *nodes,
                                   size_t n_parts, const ls_binary_tree *tree, ls_node within,

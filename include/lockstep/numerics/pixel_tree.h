@@ -2,8 +2,8 @@
  *
  * An image is rows x columns granules, given by the model. P(rows, columns) halves the rows, then
  * the columns, then the rows again, each time at ls_tree_split; an axis with one granule left is
- * passed over. The sum over a batch is T(images) over the P of each image. Every node inside an image
- * is a rectangle of granules; every node above is a run of whole images.
+ * passed over. The sum over a batch is T(images) over the P of each image. Every node inside an
+ * image is a rectangle of granules; every node above is a run of whole images.
  *
  *     P(3, 2), leaves numbered from left to right:
  *

@@ -1,14 +1,15 @@
-/* box.h - parts of an array of images, and what must pass from member to member so that each has the
- * part it wants.
+/* box.h - parts of an array of images, and what must pass from member to member so that each has
+ * the part it wants.
  *
- * An array [images][channels][height][width] is owned in boxes, one per member (empty ones too), that
- * do not overlap. Whatever a member wants is a box as well: its outputs' inputs (a halo), its share
- * in another decomposition (a redistribution). What passes is the common part of every wanted box
- * with every owned one, so each element comes once, from its owner, however far away that is:
+ * An array [images][channels][height][width] is owned in boxes, one per member (empty ones too),
+ * that do not overlap. Whatever a member wants is a box as well: its outputs' inputs (a halo), its
+ * share in another decomposition (a redistribution). What passes is the common part of every wanted
+ * box with every owned one, so each element comes once, from its owner, however far away that is:
  *
  *     owned       | 0  0 | 1 |    | 2  2 |          member 1 wants   [0  1  2]
  *     wanted by 1     [ 0  1        2 ]             passes           0 -> 1, 1 -> 1, 2 -> 1
- *                                                   (the third member, between 1 and 2, has none) */
+ *                                                   (the third member, between 1 and 2, has none)
+ */
 #ifndef LS_PARTITION_BOX_H
 #define LS_PARTITION_BOX_H
 
