@@ -63,6 +63,7 @@
 #include "lockstep/oracle/judge.h"
 #include "lockstep/parallel/attention_block.h"
 #include "lockstep/parallel/batch_sums.h"
+#include "lockstep/parallel/box_exchange.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/linear.h"
 #include "lockstep/parallel/losses.h"
