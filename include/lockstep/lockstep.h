@@ -78,7 +78,7 @@
 #include "lockstep/parallel/update.h"
 #include "lockstep/parallel/vocab_cross_entropy.h"
 #include "lockstep/parallel/vocab_embedding.h"
-#include "lockstep/partition/box.h"
+#include "lockstep/partition/image_box.h"
 #include "lockstep/partition/layout.h"
 #include "lockstep/partition/share.h"
 #include "lockstep/partition/spatial.h"

@@ -3,17 +3,18 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-static ls_piece piece_of(const ls_box *block, char *memory, const ls_box *box, size_t peer,
-                         size_t e)
+static ls_piece piece_of(const ls_image_box *block, char *memory, const ls_image_box *box,
+                         size_t peer, size_t e)
 {
     ls_piece piece = {(int)peer, NULL, {0}, {0}};
-    piece.start = memory + ls_box_place(block, box, piece.counts, piece.strides) * e;
+    piece.start = memory + ls_image_box_place(block, box, piece.counts, piece.strides) * e;
     return piece;
 }
 
-ls_status ls_boxes_begin(ls_group *group, int tag, const ls_transfer *transfers, size_t n_transfers,
-                         const ls_box *owned, const void *from, const ls_box *wanted, void *to,
-                         ls_dtype dtype, ls_exchange **ret_exchange)
+ls_status ls_image_boxes_begin(ls_group *group, int tag, const ls_transfer *transfers,
+                               size_t n_transfers, const ls_image_box *owned, const void *from,
+                               const ls_image_box *wanted, void *to, ls_dtype dtype,
+                               ls_exchange **ret_exchange)
 {
     ls_status status = LS_OK;
     size_t own = (size_t)ls_group_rank(group), e = ls_dtype_bytes(dtype);

@@ -118,11 +118,11 @@ ls_rectangle ls_stencil_read_by(const void *stencil, ls_rectangle inputs)
                    ls_reach_read_by(&s->columns, (ls_share){inputs.left, inputs.width}));
 }
 
-void ls_halo_wanted(ls_box *ret_wanted, const ls_rectangle *made, size_t members,
+void ls_halo_wanted(ls_image_box *ret_wanted, const ls_rectangle *made, size_t members,
                     ls_area_function need, const void *window, ls_share images, ls_share channels)
 {
     for (size_t m = 0; m < members; m++)
-        ret_wanted[m] = (ls_box){images, channels, need(window, made[m])};
+        ret_wanted[m] = (ls_image_box){images, channels, need(window, made[m])};
 }
 
 size_t ls_halo_elements(size_t height, size_t width, size_t rows, size_t columns)

@@ -204,10 +204,10 @@ static ls_status halo(ls_rank *rank, void *argument)
     size_t own = (size_t)ls_group_rank(group), n = 0, n_sends = 0, n_receives = 0;
     ls_stencil stencil = {{6, 3, 2, 1, 0, 1}, {1, 1, 1, 1, 0, 0}};
     ls_rectangle made[2];
-    ls_box owned[2], wanted[2];
+    ls_image_box owned[2], wanted[2];
     for (size_t m = 0; m < 2; m++) {
         ls_share x = ls_share_of(6, 2, m), y = ls_share_of(3, 2, m);
-        owned[m] = (ls_box){{0, 1}, {0, 1}, {x.first, 0, x.count, 1}};
+        owned[m] = (ls_image_box){{0, 1}, {0, 1}, {x.first, 0, x.count, 1}};
         made[m] = (ls_rectangle){y.first, 0, y.count, 1};
     }
     ls_halo_wanted(wanted, made, 2, ls_stencil_reads, &stencil, (ls_share){0, 1}, (ls_share){0, 1});
@@ -220,13 +220,14 @@ static ls_status halo(ls_rank *rank, void *argument)
         ls_piece piece;
         if (list[t].from == own) {
             piece.peer = (int)list[t].to;
-            piece.start = x + ls_box_place(&owned[own], &list[t].box, piece.counts, piece.strides);
+            piece.start =
+                x + ls_image_box_place(&owned[own], &list[t].box, piece.counts, piece.strides);
             sends[n_sends++] = piece;
         }
         if (list[t].to == own) {
             piece.peer = (int)list[t].from;
             piece.start =
-                have + ls_box_place(&wanted[own], &list[t].box, piece.counts, piece.strides);
+                have + ls_image_box_place(&wanted[own], &list[t].box, piece.counts, piece.strides);
             receives[n_receives++] = piece;
         }
     }

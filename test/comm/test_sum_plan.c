@@ -170,8 +170,10 @@ static void try_ranks(size_t ranks, const ls_world_options *options, size_t coun
             if (ranks % (runs * down) != 0) continue;
             size_t s = n / 2 % 5;
             ls_pixel_tree tree = {shapes[s][0], shapes[s][1], shapes[s][2]};
-            for (int kind = 0; kind < 2; kind++)
-                cases[n++] = (plan_case){tree, runs, down, ranks / runs / down, kind, count, n};
+            for (int kind = 0; kind < 2; kind++) {
+                cases[n] = (plan_case){tree, runs, down, ranks / runs / down, kind, count, n};
+                n++;
+            }
         }
     cases[n] = (plan_case){.runs = 0};
     run_well((int)ranks, options, go_through, cases);

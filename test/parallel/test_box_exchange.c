@@ -32,17 +32,17 @@ static size_t y_width(const conv_case *c)
 
 /* ---- the loops */
 
-static const ls_real *at(const ls_real *block, const ls_box *box, size_t n, size_t c, size_t h,
-                         size_t w)
+static const ls_real *at(const ls_real *block, const ls_image_box *box, size_t n, size_t c,
+                         size_t h, size_t w)
 {
-    ls_box one = {{n, 1}, {c, 1}, {h, w, 1, 1}};
+    ls_image_box one = {{n, 1}, {c, 1}, {h, w, 1, 1}};
     size_t counts[4], strides[4];
-    return block + ls_box_place(box, &one, counts, strides);
+    return block + ls_image_box_place(box, &one, counts, strides);
 }
 
 /* x where output (oh, ow) has its tap (kh, kw); padding is +0. */
-static ls_real x_read(const conv_case *v, const ls_real *x, const ls_box *box, size_t n, size_t c,
-                      size_t oh, size_t ow, size_t kh, size_t kw)
+static ls_real x_read(const conv_case *v, const ls_real *x, const ls_image_box *box, size_t n,
+                      size_t c, size_t oh, size_t ow, size_t kh, size_t kw)
 {
     const ls_reach *r = &v->s.rows, *k = &v->s.columns;
     size_t h = oh * r->stride + kh * r->dilation, w = ow * k->stride + kw * k->dilation;
@@ -57,8 +57,8 @@ static ls_real weight(const conv_case *v, const ls_real *weights, size_t co, siz
     return weights[((co * CHANNELS + ci) * v->s.rows.kernel + kh) * v->s.columns.kernel + kw];
 }
 
-static void forward(const conv_case *v, ls_real *y, const ls_box *made, const ls_real *x,
-                    const ls_box *box, const ls_real *weights)
+static void forward(const conv_case *v, ls_real *y, const ls_image_box *made, const ls_real *x,
+                    const ls_image_box *box, const ls_real *weights)
 {
     for (size_t n = made->images.first; n < made->images.first + made->images.count; n++)
         for (size_t co = 0; co < FILTERS; co++)
@@ -83,8 +83,8 @@ static size_t output_of(const ls_reach *r, size_t q, size_t k)
     return o < ls_reach_outputs(r) ? o : SIZE_MAX;
 }
 
-static void backward(const conv_case *v, ls_real *dx, const ls_box *made, const ls_real *dy,
-                     const ls_box *box, const ls_real *weights)
+static void backward(const conv_case *v, ls_real *dx, const ls_image_box *made, const ls_real *dy,
+                     const ls_image_box *box, const ls_real *weights)
 {
     for (size_t n = made->images.first; n < made->images.first + made->images.count; n++)
         for (size_t ci = 0; ci < CHANNELS; ci++)
@@ -106,8 +106,8 @@ static void backward(const conv_case *v, ls_real *dx, const ls_box *made, const 
 
 /* Leaf of dW for filter 1, one tap: the pixels of a granule, row by row. */
 static ls_real dw_leaf(const conv_case *v, ls_rectangle granule, size_t n, size_t ci, size_t kh,
-                       size_t kw, const ls_real *dy, const ls_box *dy_box, const ls_real *x,
-                       const ls_box *x_box)
+                       size_t kw, const ls_real *dy, const ls_image_box *dy_box, const ls_real *x,
+                       const ls_image_box *x_box)
 {
     ls_rectangle p =
         ls_rectangle_of_granules(granule, v->rows, v->columns, y_height(v), y_width(v));
@@ -122,12 +122,12 @@ static ls_real dw_leaf(const conv_case *v, ls_rectangle granule, size_t n, size_
 
 typedef struct whole {
     const conv_case *v;
-    ls_box x_box, y_box;
+    ls_image_box x_box, y_box;
     ls_real *x, *dy, *weights, *y, *dx, dw[MOST_TAPS];
 } whole;
 
-static ls_status move(ls_group *group, const ls_box *owned, const ls_box *wanted, const void *from,
-                      void *to)
+static ls_status move(ls_group *group, const ls_image_box *owned, const ls_image_box *wanted,
+                      const void *from, void *to)
 {
     ls_status status = LS_OK;
     size_t own = (size_t)ls_group_rank(group), members = (size_t)ls_group_size(group), n = 0;
@@ -135,8 +135,8 @@ static ls_status move(ls_group *group, const ls_box *owned, const ls_box *wanted
     ls_exchange *exchange = NULL;
     uint64_t before = ls_group_count(group, LS_OP_SEND).bytes;
     LS_TRY(ls_transfers_create(&list, &n, owned, wanted, members));
-    LS_TRY(ls_boxes_begin(group, 1, list, n, &owned[own], from, &wanted[own], to, LS_REAL_DTYPE,
-                          &exchange));
+    LS_TRY(ls_image_boxes_begin(group, 1, list, n, &owned[own], from, &wanted[own], to,
+                                LS_REAL_DTYPE, &exchange));
     LS_TRY(ls_exchange_end(&exchange));
     EXPECT(ls_group_count(group, LS_OP_SEND).bytes - before ==
                ls_transfers_sent(list, n, own) * sizeof(ls_real),
@@ -146,12 +146,13 @@ exit:
     return status;
 }
 
-static guarded block_of(const ls_box *box)
+static guarded block_of(const ls_image_box *box)
 {
-    return guarded_new(ls_box_count(box) * sizeof(ls_real));
+    return guarded_new(ls_image_box_count(box) * sizeof(ls_real));
 }
 
-static void copy_box(ls_real *to, const ls_box *box, const ls_real *all, const ls_box *all_box)
+static void copy_box(ls_real *to, const ls_image_box *box, const ls_real *all,
+                     const ls_image_box *all_box)
 {
     for (size_t n = box->images.first; n < box->images.first + box->images.count; n++)
         for (size_t c = box->channels.first; c < box->channels.first + box->channels.count; c++)
@@ -160,8 +161,8 @@ static void copy_box(ls_real *to, const ls_box *box, const ls_real *all, const l
                     *to++ = *at(all, all_box, n, c, h, w);
 }
 
-static void compare(const char *what, const ls_real *got, const ls_box *box, const ls_real *all,
-                    const ls_box *all_box)
+static void compare(const char *what, const ls_real *got, const ls_image_box *box,
+                    const ls_real *all, const ls_image_box *all_box)
 {
     guarded right = block_of(box);
     copy_box((ls_real *)right.data, box, all, all_box);
@@ -180,13 +181,13 @@ static ls_status train(ls_rank *rank, void *argument)
     ls_group *group = NULL;
     LS_TRY(ls_group_split(ls_rank_world_group(rank), (int)run, (int)own, "spatial", &group));
     ls_share images = ls_share_of(IMAGES, v->runs, run);
-    ls_box x[12], y[12], x_wanted[12], dy_wanted[12];
+    ls_image_box x[12], y[12], x_wanted[12], dy_wanted[12];
     ls_rectangle x_made[12], y_made[12];
     for (size_t m = 0; m < members; m++) {
         x_made[m] = ls_spatial_pixels(&grid, m, v->s.rows.extent, v->s.columns.extent);
         y_made[m] = ls_spatial_pixels(&grid, m, y_height(v), y_width(v));
-        x[m] = (ls_box){images, {0, CHANNELS}, x_made[m]};
-        y[m] = (ls_box){images, {0, FILTERS}, y_made[m]};
+        x[m] = (ls_image_box){images, {0, CHANNELS}, x_made[m]};
+        y[m] = (ls_image_box){images, {0, FILTERS}, y_made[m]};
     }
     ls_halo_wanted(x_wanted, y_made, members, ls_stencil_reads, &v->s, images, x->channels);
     ls_halo_wanted(dy_wanted, x_made, members, ls_stencil_read_by, &v->s, images, y->channels);
@@ -277,15 +278,16 @@ static void try_case(const conv_case *v)
     static ls_real x[IMAGES * CHANNELS * MOST_PIXELS], dx[IMAGES * CHANNELS * MOST_PIXELS];
     static ls_real dy[IMAGES * FILTERS * MOST_PIXELS], y[IMAGES * FILTERS * MOST_PIXELS];
     static ls_real weights[FILTERS * MOST_TAPS];
-    a.x_box = (ls_box){{0, IMAGES}, {0, CHANNELS}, {0, 0, v->s.rows.extent, v->s.columns.extent}};
-    a.y_box = (ls_box){{0, IMAGES}, {0, FILTERS}, {0, 0, y_height(v), y_width(v)}};
+    a.x_box =
+        (ls_image_box){{0, IMAGES}, {0, CHANNELS}, {0, 0, v->s.rows.extent, v->s.columns.extent}};
+    a.y_box = (ls_image_box){{0, IMAGES}, {0, FILTERS}, {0, 0, y_height(v), y_width(v)}};
     a.x = x;
     a.dx = dx;
     a.y = y;
     a.dy = dy;
     a.weights = weights;
-    reference_fill(x, ls_box_count(&a.x_box), 1);
-    reference_fill(dy, ls_box_count(&a.y_box), 2);
+    reference_fill(x, ls_image_box_count(&a.x_box), 1);
+    reference_fill(dy, ls_image_box_count(&a.y_box), 2);
     reference_fill(weights, FILTERS * MOST_TAPS, 3);
     forward(v, y, &a.y_box, x, &a.x_box, weights);
     backward(v, dx, &a.x_box, dy, &a.y_box, weights);

@@ -15,11 +15,11 @@ enum { MOST = 16 };
 static size_t convolve(double *y, const ls_reach *reach, const double *x, const ls_share *x_of,
                        const ls_share *y_of, size_t ranks, ls_transfer *ret_list)
 {
-    ls_box owned[MOST], wanted[MOST];
+    ls_image_box owned[MOST], wanted[MOST];
     ls_rectangle made[MOST];
     ls_stencil stencil = {*reach, {1, 1, 1, 1, 0, 0}};
     for (size_t r = 0; r < ranks; r++) {
-        owned[r] = (ls_box){{0, 1}, {0, 1}, {x_of[r].first, 0, x_of[r].count, 1}};
+        owned[r] = (ls_image_box){{0, 1}, {0, 1}, {x_of[r].first, 0, x_of[r].count, 1}};
         made[r] = (ls_rectangle){y_of[r].first, 0, y_of[r].count, 1};
     }
     ls_halo_wanted(wanted, made, ranks, ls_stencil_reads, &stencil, (ls_share){0, 1},
@@ -29,7 +29,7 @@ static size_t convolve(double *y, const ls_reach *reach, const double *x, const 
     ck_assert_int_eq(ls_transfers_create(&list, &n, owned, wanted, ranks), LS_OK);
     for (size_t r = 0; r < ranks; r++) {
         double have[64];
-        for (int i = 0; i < 64; i++) have[i] = NAN;
+        for (int i = 0; i < 64; i++) have[i] = (double)NAN;
         for (size_t t = 0; t < n; t++) {
             ls_rectangle area = list[t].box.area;
             if (list[t].to != r) continue;

@@ -123,12 +123,12 @@ START_TEST(halos_of_every_grid)
                     size_t x_h = s.rows.extent, x_w = s.columns.extent;
                     size_t y_h = ls_reach_outputs(&s.rows), y_w = ls_reach_outputs(&s.columns);
                     ls_rectangle made[16];
-                    ls_box owned[16], wanted[16];
+                    ls_image_box owned[16], wanted[16];
                     for (size_t m = 0; m < members; m++) {
                         ls_rectangle x = ls_spatial_pixels(&grid, m, x_h, x_w);
                         ls_rectangle y = ls_spatial_pixels(&grid, m, y_h, y_w);
                         made[m] = backward ? x : y;
-                        owned[m] = (ls_box){{3, 2}, {1, 4}, backward ? y : x};
+                        owned[m] = (ls_image_box){{3, 2}, {1, 4}, backward ? y : x};
                     }
                     ls_halo_wanted(wanted, made, members,
                                    backward ? ls_stencil_read_by : ls_stencil_reads, &s,
@@ -170,11 +170,11 @@ START_TEST(bytes_by_formula)
     ls_stencil s = {{12, 3, 1, 1, 1, 1}, {18, 5, 1, 1, 2, 2}};
     ls_spatial_grid grid = {3, 3, 3, 3};
     ls_rectangle own[9];
-    ls_box owned[9], wanted[9];
+    ls_image_box owned[9], wanted[9];
     ls_share images = {0, 2}, channels = {0, 7};
     for (size_t m = 0; m < 9; m++) {
         own[m] = ls_spatial_pixels(&grid, m, 12, 18);
-        owned[m] = (ls_box){images, channels, own[m]};
+        owned[m] = (ls_image_box){images, channels, own[m]};
     }
     ls_halo_wanted(wanted, own, 9, ls_stencil_reads, &s, images, channels);
     ls_transfer *list = NULL;

@@ -1,8 +1,9 @@
 /* box_exchange.h - transfers of boxes done by an exchange: halos and redistributions.
  *
- *     ls_box owned[P], wanted[P]; ...                        (partition/spatial.h says which)
+ *     ls_image_box owned[P], wanted[P]; ...                        (partition/spatial.h says which)
  *     ls_transfers_create(&transfers, &n, owned, wanted, P)  once
- *     ls_boxes_begin(group, tag, transfers, n, &owned[m], x, &wanted[m], x_with_halo, LS_F32, &e)
+ *     ls_image_boxes_begin(group, tag, transfers, n, &owned[m], x, &wanted[m], x_with_halo, LS_F32,
+ * &e)
  *     ...outputs that need no halo...
  *     ls_exchange_end(&e)
  *
@@ -11,7 +12,7 @@
 #define LS_PARALLEL_BOX_EXCHANGE_H
 
 #include "lockstep/comm/exchange.h"
-#include "lockstep/partition/box.h"
+#include "lockstep/partition/image_box.h"
 
 LS_BEGIN_DECLS
 
@@ -20,10 +21,10 @@ LS_BEGIN_DECLS
  * again when it returns; to: the block `wanted`, written by ls_exchange_end. All members call it
  * with the same transfers. Bytes: ls_transfers_sent * e. Errors: those of ls_exchange_begin;
  * LS_ERR_MEMORY. */
-LS_API ls_status ls_boxes_begin(ls_group *group, int tag, const ls_transfer *transfers,
-                                size_t n_transfers, const ls_box *owned, const void *from,
-                                const ls_box *wanted, void *to, ls_dtype dtype,
-                                ls_exchange **ret_exchange) LS_MUST_USE;
+LS_API ls_status ls_image_boxes_begin(ls_group *group, int tag, const ls_transfer *transfers,
+                                      size_t n_transfers, const ls_image_box *owned,
+                                      const void *from, const ls_image_box *wanted, void *to,
+                                      ls_dtype dtype, ls_exchange **ret_exchange) LS_MUST_USE;
 
 LS_END_DECLS
 

@@ -16,7 +16,7 @@
 #ifndef LS_PARTITION_SPATIAL_H
 #define LS_PARTITION_SPATIAL_H
 
-#include "lockstep/partition/box.h"
+#include "lockstep/partition/image_box.h"
 
 LS_BEGIN_DECLS
 
@@ -84,7 +84,7 @@ LS_API ls_rectangle ls_stencil_read_by(const void *stencil, ls_rectangle inputs)
  * the images and channels `like` names, need(window, made[m]) of the other. Forward: made is y,
  * need is "reads", what passes is x. Backward: made is dx, need is "read by", what passes is dy.
  * wanted: [members]. */
-LS_API void ls_halo_wanted(ls_box *ret_wanted, const ls_rectangle *made, size_t members,
+LS_API void ls_halo_wanted(ls_image_box *ret_wanted, const ls_rectangle *made, size_t members,
                            ls_area_function need, const void *window, ls_share images,
                            ls_share channels);
 

@@ -1,18 +1,18 @@
-#include "lockstep/partition/box.h"
+#include "lockstep/partition/image_box.h"
 
 #include <stdlib.h>
 
-bool ls_box_is_empty(const ls_box *box)
+bool ls_image_box_is_empty(const ls_image_box *box)
 {
     return box->images.count == 0 || box->channels.count == 0 || ls_rectangle_is_empty(box->area);
 }
 
-size_t ls_box_count(const ls_box *box)
+size_t ls_image_box_count(const ls_image_box *box)
 {
     return box->images.count * box->channels.count * ls_rectangle_count(box->area);
 }
 
-bool ls_box_equal(const ls_box *a, const ls_box *b)
+bool ls_image_box_equal(const ls_image_box *a, const ls_image_box *b)
 {
     return a->images.first == b->images.first && a->images.count == b->images.count &&
            a->channels.first == b->channels.first && a->channels.count == b->channels.count &&
@@ -27,14 +27,15 @@ static ls_share common(ls_share a, ls_share b)
     return (ls_share){first, end > first ? end - first : 0};
 }
 
-ls_box ls_box_common(const ls_box *a, const ls_box *b)
+ls_image_box ls_image_box_common(const ls_image_box *a, const ls_image_box *b)
 {
-    ls_box box = {common(a->images, b->images), common(a->channels, b->channels),
-                  ls_rectangle_common(a->area, b->area)};
-    return ls_box_is_empty(&box) ? (ls_box){{0, 0}, {0, 0}, {0, 0, 0, 0}} : box;
+    ls_image_box box = {common(a->images, b->images), common(a->channels, b->channels),
+                        ls_rectangle_common(a->area, b->area)};
+    return ls_image_box_is_empty(&box) ? (ls_image_box){{0, 0}, {0, 0}, {0, 0, 0, 0}} : box;
 }
 
-size_t ls_box_place(const ls_box *block, const ls_box *piece, size_t counts[4], size_t strides[4])
+size_t ls_image_box_place(const ls_image_box *block, const ls_image_box *piece, size_t counts[4],
+                          size_t strides[4])
 {
     counts[0] = piece->images.count;
     counts[1] = piece->channels.count;
@@ -51,13 +52,13 @@ size_t ls_box_place(const ls_box *block, const ls_box *piece, size_t counts[4], 
 
 /* ---- what passes */
 
-static ls_status check_apart(const ls_box *owned, size_t members)
+static ls_status check_apart(const ls_image_box *owned, size_t members)
 {
     ls_status status = LS_OK;
     for (size_t a = 0; a < members; a++)
         for (size_t b = a + 1; b < members; b++) {
-            ls_box both = ls_box_common(&owned[a], &owned[b]);
-            if (!ls_box_is_empty(&both))
+            ls_image_box both = ls_image_box_common(&owned[a], &owned[b]);
+            if (!ls_image_box_is_empty(&both))
                 LS_FAIL(LS_ERR_INPUT,
                         "members %zu and %zu both own image %zu, channel %zu, row %zu, column %zu",
                         a, b, both.images.first, both.channels.first, both.area.top,
@@ -67,8 +68,8 @@ exit:
     return status;
 }
 
-ls_status ls_transfers_create(ls_transfer **ret_transfers, size_t *ret_count, const ls_box *owned,
-                              const ls_box *wanted, size_t members)
+ls_status ls_transfers_create(ls_transfer **ret_transfers, size_t *ret_count,
+                              const ls_image_box *owned, const ls_image_box *wanted, size_t members)
 {
     ls_status status = LS_OK;
     ls_transfer *list = NULL;
@@ -77,11 +78,11 @@ ls_status ls_transfers_create(ls_transfer **ret_transfers, size_t *ret_count, co
     for (size_t to = 0; to < members; to++) {
         size_t found = 0;
         for (size_t from = 0; from < members; from++) {
-            ls_box both = ls_box_common(&owned[from], &wanted[to]);
-            found += ls_box_count(&both);
-            n += !ls_box_is_empty(&both);
+            ls_image_box both = ls_image_box_common(&owned[from], &wanted[to]);
+            found += ls_image_box_count(&both);
+            n += !ls_image_box_is_empty(&both);
         }
-        size_t count = ls_box_count(&wanted[to]);
+        size_t count = ls_image_box_count(&wanted[to]);
         if (found != count)
             LS_FAIL(LS_ERR_INPUT, "member %zu wants %zu elements of which %zu are owned by nobody",
                     to, count, count - found);
@@ -91,8 +92,8 @@ ls_status ls_transfers_create(ls_transfer **ret_transfers, size_t *ret_count, co
     n = 0;
     for (size_t from = 0; from < members; from++)
         for (size_t to = 0; to < members; to++) {
-            ls_box both = ls_box_common(&owned[from], &wanted[to]);
-            if (!ls_box_is_empty(&both)) list[n++] = (ls_transfer){from, to, both};
+            ls_image_box both = ls_image_box_common(&owned[from], &wanted[to]);
+            if (!ls_image_box_is_empty(&both)) list[n++] = (ls_transfer){from, to, both};
         }
     *ret_transfers = list;
     *ret_count = n;
@@ -105,7 +106,7 @@ size_t ls_transfers_sent(const ls_transfer *transfers, size_t count, size_t memb
     size_t elements = 0;
     for (size_t i = 0; i < count; i++)
         if (transfers[i].from == member && transfers[i].to != member)
-            elements += ls_box_count(&transfers[i].box);
+            elements += ls_image_box_count(&transfers[i].box);
     return elements;
 }
 
@@ -114,6 +115,6 @@ size_t ls_transfers_received(const ls_transfer *transfers, size_t count, size_t 
     size_t elements = 0;
     for (size_t i = 0; i < count; i++)
         if (transfers[i].to == member && transfers[i].from != member)
-            elements += ls_box_count(&transfers[i].box);
+            elements += ls_image_box_count(&transfers[i].box);
     return elements;
 }

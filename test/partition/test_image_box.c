@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lockstep/partition/box.h"
+#include "lockstep/partition/image_box.h"
 
 enum { MOST_MEMBERS = 12, MOST_ELEMENTS = 1200 };
 
@@ -25,7 +25,7 @@ static void cut(size_t *bounds, size_t n, size_t parts)
 }
 
 /* The whole array: 2 images, 3 channels, 5 x 7 pixels, and a number for each element. */
-static const ls_box ALL = {{0, 2}, {0, 3}, {0, 0, 5, 7}};
+static const ls_image_box ALL = {{0, 2}, {0, 3}, {0, 0, 5, 7}};
 
 static int number_of(size_t n, size_t c, size_t h, size_t w)
 {
@@ -33,7 +33,7 @@ static int number_of(size_t n, size_t c, size_t h, size_t w)
 }
 
 /* Members as a random grid over all four axes. Returns how many. */
-static size_t decompose(ls_box *boxes, size_t members)
+static size_t decompose(ls_image_box *boxes, size_t members)
 {
     size_t by[4] = {1, 1, 1, 1}, left = members, at[4][MOST_MEMBERS + 1], m = 0;
     static const size_t extent[4] = {2, 3, 5, 7};
@@ -51,7 +51,7 @@ static size_t decompose(ls_box *boxes, size_t members)
         for (size_t c = 0; c < by[1]; c++)
             for (size_t h = 0; h < by[2]; h++)
                 for (size_t w = 0; w < by[3]; w++)
-                    boxes[m++] = (ls_box){
+                    boxes[m++] = (ls_image_box){
                         {RUN(0, n)},
                         {RUN(1, c)},
                         {at[2][h], at[3][w], at[2][h + 1] - at[2][h], at[3][w + 1] - at[3][w]}};
@@ -59,7 +59,7 @@ static size_t decompose(ls_box *boxes, size_t members)
     return m;
 }
 
-static void fill(int *memory, const ls_box *box)
+static void fill(int *memory, const ls_image_box *box)
 {
     size_t i = 0;
     for (size_t n = 0; n < box->images.count; n++)
@@ -70,12 +70,12 @@ static void fill(int *memory, const ls_box *box)
                                             box->area.top + h, box->area.left + w);
 }
 
-static void move(int *to, const ls_box *to_block, const int *from, const ls_box *from_block,
-                 const ls_box *piece)
+static void move(int *to, const ls_image_box *to_block, const int *from,
+                 const ls_image_box *from_block, const ls_image_box *piece)
 {
     size_t counts[4], out[4], in[4];
-    int *o = to + ls_box_place(to_block, piece, counts, out);
-    const int *i = from + ls_box_place(from_block, piece, counts, in);
+    int *o = to + ls_image_box_place(to_block, piece, counts, out);
+    const int *i = from + ls_image_box_place(from_block, piece, counts, in);
     for (size_t a = 0; a < counts[0]; a++)
         for (size_t b = 0; b < counts[1]; b++)
             for (size_t c = 0; c < counts[2]; c++)
@@ -87,7 +87,7 @@ static void move(int *to, const ls_box *to_block, const int *from, const ls_box 
 }
 
 /* Runs the transfers and compares what each member then has with what it wanted. */
-static void try_transfers(const ls_box *owned, const ls_box *wanted, size_t members)
+static void try_transfers(const ls_image_box *owned, const ls_image_box *wanted, size_t members)
 {
     static int have[MOST_MEMBERS][MOST_ELEMENTS], got[MOST_MEMBERS][MOST_ELEMENTS];
     static int right[MOST_ELEMENTS];
@@ -101,11 +101,11 @@ static void try_transfers(const ls_box *owned, const ls_box *wanted, size_t memb
         ck_assert(i == 0 || list[i - 1].from < from ||
                   (list[i - 1].from == from && list[i - 1].to < to));
         move(got[to], &wanted[to], have[from], &owned[from], &list[i].box);
-        if (from != to) crossing += ls_box_count(&list[i].box);
+        if (from != to) crossing += ls_image_box_count(&list[i].box);
     }
     for (size_t m = 0; m < members; m++) {
         fill(right, &wanted[m]);
-        ck_assert(memcmp(got[m], right, ls_box_count(&wanted[m]) * sizeof *right) == 0);
+        ck_assert(memcmp(got[m], right, ls_image_box_count(&wanted[m]) * sizeof *right) == 0);
         sent += ls_transfers_sent(list, n, m);
         received += ls_transfers_received(list, n, m);
     }
@@ -117,7 +117,7 @@ static void try_transfers(const ls_box *owned, const ls_box *wanted, size_t memb
 /* From any decomposition to any other one: sample, channel, grid, empty shares. */
 START_TEST(redistributions)
 {
-    ls_box owned[MOST_MEMBERS], wanted[MOST_MEMBERS];
+    ls_image_box owned[MOST_MEMBERS], wanted[MOST_MEMBERS];
     state = 5;
     for (size_t members = 1; members <= MOST_MEMBERS; members++)
         for (int i = 0; i < 40; i++) {
@@ -131,16 +131,16 @@ END_TEST
 /* Wanted boxes that overlap each other, as halos do. */
 START_TEST(overlapping_wants)
 {
-    ls_box owned[MOST_MEMBERS], wanted[MOST_MEMBERS];
+    ls_image_box owned[MOST_MEMBERS], wanted[MOST_MEMBERS];
     state = 77;
     for (int i = 0; i < 200; i++) {
         size_t members = 1 + below(MOST_MEMBERS);
         ck_assert_uint_eq(decompose(owned, members), members);
         for (size_t m = 0; m < members; m++) {
             size_t at[4] = {below(2), below(3), below(5), below(7)};
-            wanted[m] = (ls_box){{at[0], below(3 - at[0])},
-                                 {at[1], below(4 - at[1])},
-                                 {at[2], at[3], below(6 - at[2]), below(8 - at[3])}};
+            wanted[m] = (ls_image_box){{at[0], below(3 - at[0])},
+                                       {at[1], below(4 - at[1])},
+                                       {at[2], at[3], below(6 - at[2]), below(8 - at[3])}};
         }
         try_transfers(owned, wanted, members);
     }
@@ -151,10 +151,10 @@ END_TEST
  * its four channels away, 4 elements each. */
 START_TEST(grid_to_channels)
 {
-    ls_box owned[4], wanted[4];
+    ls_image_box owned[4], wanted[4];
     for (size_t m = 0; m < 4; m++) {
-        owned[m] = (ls_box){{0, 1}, {0, 4}, {m / 2 * 2, m % 2 * 2, 2, 2}};
-        wanted[m] = (ls_box){{0, 1}, {m, 1}, {0, 0, 4, 4}};
+        owned[m] = (ls_image_box){{0, 1}, {0, 4}, {m / 2 * 2, m % 2 * 2, 2, 2}};
+        wanted[m] = (ls_image_box){{0, 1}, {m, 1}, {0, 0, 4, 4}};
     }
     ls_transfer *list = NULL;
     size_t n = 0;
@@ -164,10 +164,10 @@ START_TEST(grid_to_channels)
         ck_assert_uint_eq(ls_transfers_sent(list, n, m), 12);
         ck_assert_uint_eq(ls_transfers_received(list, n, m), 12);
     }
-    ls_box piece = {{0, 1}, {3, 1}, {0, 2, 2, 2}}; /* from 1 to 3 */
-    ck_assert(list[7].from == 1 && list[7].to == 3 && ls_box_equal(&list[7].box, &piece));
+    ls_image_box piece = {{0, 1}, {3, 1}, {0, 2, 2, 2}}; /* from 1 to 3 */
+    ck_assert(list[7].from == 1 && list[7].to == 3 && ls_image_box_equal(&list[7].box, &piece));
     size_t counts[4], strides[4];
-    ck_assert_uint_eq(ls_box_place(&wanted[3], &piece, counts, strides), 2);
+    ck_assert_uint_eq(ls_image_box_place(&wanted[3], &piece, counts, strides), 2);
     ck_assert(counts[0] == 1 && counts[1] == 1 && counts[2] == 2 && counts[3] == 2);
     ck_assert(strides[0] == 16 && strides[1] == 16 && strides[2] == 4 && strides[3] == 1);
     free(list);
@@ -176,8 +176,8 @@ END_TEST
 
 START_TEST(refusals)
 {
-    ls_box owned[2] = {{{0, 2}, {0, 3}, {0, 0, 3, 7}}, {{0, 2}, {0, 3}, {2, 0, 3, 7}}};
-    ls_box wanted[2] = {ALL, ALL};
+    ls_image_box owned[2] = {{{0, 2}, {0, 3}, {0, 0, 3, 7}}, {{0, 2}, {0, 3}, {2, 0, 3, 7}}};
+    ls_image_box wanted[2] = {ALL, ALL};
     ls_transfer *list = NULL;
     size_t n = 9;
     ls_error_clear();
@@ -196,8 +196,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("box");
-    TCase *tcase = tcase_create("box");
+    Suite *suite = suite_create("image_box");
+    TCase *tcase = tcase_create("image_box");
     tcase_add_test(tcase, redistributions);
     tcase_add_test(tcase, overlapping_wants);
     tcase_add_test(tcase, grid_to_channels);
