@@ -169,12 +169,72 @@ exit:
     return status;
 }
 
+/* A network has its own sizes; one of a transformer's was meant for something else. */
+static ls_status check_net_field(const ls_config *config, const ls_field *field, const char *file)
+{
+    ls_status status = LS_OK;
+    char label[LS_FIELD_LABEL_BYTES];
+    size_t size = 0;
+    double real = 0;
+    bool flag = false;
+    int choice = 0;
+    if (field->kind == LS_FIELD_SIZE) memcpy(&size, ls_field_in(config, field), sizeof size);
+    if (field->kind == LS_FIELD_REAL) memcpy(&real, ls_field_in(config, field), sizeof real);
+    if (field->kind == LS_FIELD_FLAG) memcpy(&flag, ls_field_in(config, field), sizeof flag);
+    if (field->kind == LS_FIELD_CHOICE) choice = ls_field_choice(config, field);
+    if (size != 0 || !(real >= 0 && real <= 0) || flag || choice != 0)
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: a convolutional network has none; its layers are said under \"network\" in a "
+                "JSON file",
+                ls_field_label(field->key, file, label));
+exit:
+    return status;
+}
+
+static ls_status check_net(const ls_config *config, const char *file)
+{
+    ls_status status = LS_OK;
+    char label[LS_FIELD_LABEL_BYTES];
+    if (file)
+        snprintf(label, sizeof label, "%s: network", ls_show(file));
+    else
+        snprintf(label, sizeof label, "--model %s", ls_show(config->name));
+    for (size_t i = 0; i < LS_CONFIG_FIELDS; i++) {
+        const ls_field *field = &ls_config_fields[i];
+        LS_TRY((ls_field_of_net(field) ? check_field : check_net_field)(config, field, file));
+    }
+    LS_TRY(ls_net_check(&config->net, label));
+
+    ls_net_shapes shapes;
+    ls_net_shapes_of(&config->net, &shapes);
+    for (int l = LS_NET_IMAGE; l < (int)config->net.count; l++) {
+        const size_t elements = ls_net_shape_elements(ls_net_shape_at(&shapes, l));
+        if (elements > MOST_ELEMENTS / config->batch)
+            LS_FAIL(LS_ERR_INPUT,
+                    "%s %zu: %s makes %zu elements of each image; more than %llu in all",
+                    ls_field_label("batch", file, label), config->batch,
+                    l < 0 ? "the file" : config->net.layers[l].name, elements,
+                    (unsigned long long)MOST_ELEMENTS);
+    }
+exit:
+    return status;
+}
+
 ls_status ls_config_check_file(const ls_config *config, const char *file)
 {
     ls_status status = LS_OK;
     if (!memchr(config->name, '\0', sizeof config->name)) {
         LS_FAIL(LS_ERR_INPUT, "the model's name has no end; at most %zu bytes",
                 sizeof config->name - 1);
+    }
+    if ((unsigned)config->kind > LS_MODEL_NET)
+        LS_FAIL(LS_ERR_INPUT,
+                "the model's kind is %d: must be 0, a transformer, or 1, a "
+                "convolutional network",
+                (int)config->kind);
+    if (config->kind == LS_MODEL_NET) {
+        LS_TRY(check_net(config, file));
+        goto exit;
     }
     for (size_t i = 0; i < LS_CONFIG_FIELDS; i++)
         LS_TRY(check_field(config, &ls_config_fields[i], file));

@@ -74,6 +74,11 @@ void ls_field_choose(ls_config *config, const ls_field *field, int choice)
     memcpy(ls_field_of(config, field), &choice, sizeof choice);
 }
 
+bool ls_field_of_net(const ls_field *field)
+{
+    return field->offset == AT(batch) || field->offset == AT(label_smoothing);
+}
+
 const char *ls_field_allowed(const ls_field *field, char buffer[LS_FIELD_TEXT_BYTES])
 {
     size_t used = 0;

@@ -42,6 +42,9 @@ static inline const void *ls_field_in(const ls_config *config, const ls_field *f
 int ls_field_choice(const ls_config *config, const ls_field *field);
 void ls_field_choose(ls_config *config, const ls_field *field, int choice);
 
+/* Whether the field says something of a convolutional network too. */
+bool ls_field_of_net(const ls_field *field);
+
 /* What the field may be, in words: "a whole number from 1 to 4000", "layernorm or rmsnorm". Written
  * to `buffer`, which is returned. */
 enum { LS_FIELD_TEXT_BYTES = 160 };
@@ -55,7 +58,9 @@ const char *ls_field_label(const char *key, const char *file, char buffer[LS_FIE
 ls_status ls_config_check_file(const ls_config *config, const char *file) LS_MUST_USE;
 
 /* Whether the configuration is one of `count` built-in names, and those names. */
-enum { LS_CONFIG_NAMES = 4 };
+enum { LS_CONFIG_NAMES = 6 };
+#define LS_CONFIG_NAMES_TEXT                                                                       \
+    "gpt2-nano, gpt2-124m, llama-nano, bert-nano, alexnet-nano or resnet-nano"
 extern const char *const ls_config_names[LS_CONFIG_NAMES];
 
 #endif

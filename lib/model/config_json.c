@@ -11,12 +11,13 @@
 #include "lockstep/base/show.h"
 #include "model/config_fields.h"
 #include "model/foreign_config.h"
+#include "model/net_parts.h"
 
 /* A configuration is a page of text; more is some other file. */
 enum { MOST_BYTES = 1 << 20 };
 
 /* The JSON text of a value, shortened, for messages. */
-static const char *show_value(const json_t *value)
+const char *ls_config_show_value(const json_t *value)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     size_t length = text ? strlen(text) : 0;
@@ -65,8 +66,8 @@ static ls_status read_field(ls_config *config, const ls_field *field, const json
     }
     if (!fits) {
         char allowed[LS_FIELD_TEXT_BYTES];
-        LS_FAIL(LS_ERR_INPUT, "%s: %s %s: must be %s", ls_show(file), field->key, show_value(value),
-                ls_field_allowed(field, allowed));
+        LS_FAIL(LS_ERR_INPUT, "%s: %s %s: must be %s", ls_show(file), field->key,
+                ls_config_show_value(value), ls_field_allowed(field, allowed));
     }
 exit:
     return status;
@@ -80,7 +81,7 @@ static ls_status read_name(ls_config *config, const json_t *value, const char *f
     if (!name || name[0] == '\0' || strlen(name) >= sizeof config->name ||
         strcmp(ls_show(name), name) != 0) {
         LS_FAIL(LS_ERR_INPUT, "%s: name %s: must be 1 to %zu printable bytes", ls_show(file),
-                show_value(value), sizeof config->name - 1);
+                ls_config_show_value(value), sizeof config->name - 1);
     }
     strcpy(config->name, name);
 exit:
@@ -93,24 +94,24 @@ static ls_status read_base(ls_config *config, const json_t *value, const char *f
     const char *name = json_is_string(value) ? json_string_value(value) : "";
     for (size_t i = 0; i < LS_CONFIG_NAMES; i++)
         if (strcmp(name, ls_config_names[i]) == 0) return ls_config_named(name, config);
-    LS_FAIL(LS_ERR_INPUT, "%s: base %s: must be gpt2-nano, gpt2-124m, llama-nano or bert-nano",
-            ls_show(file), show_value(value));
+    LS_FAIL(LS_ERR_INPUT, "%s: base %s: must be " LS_CONFIG_NAMES_TEXT, ls_show(file),
+            ls_config_show_value(value));
 exit:
     return status;
 }
 
 static ls_status unknown_key(const char *key, const char *file)
 {
-    const char *known[LS_CONFIG_FIELDS + 2] = {"name", "base"};
-    for (size_t i = 0; i < LS_CONFIG_FIELDS; i++) known[i + 2] = ls_config_fields[i].key;
-    const char *nearest = ls_nearest(key, known, LS_CONFIG_FIELDS + 2);
+    const char *known[LS_CONFIG_FIELDS + 3] = {"name", "base", "network"};
+    for (size_t i = 0; i < LS_CONFIG_FIELDS; i++) known[i + 3] = ls_config_fields[i].key;
+    const char *nearest = ls_nearest(key, known, LS_CONFIG_FIELDS + 3);
     if (nearest) {
         return ls_error_record(LS_ERR_INPUT, __FILE__, __LINE__,
                                "%s: unknown key \"%s\"; did you mean \"%s\"?", ls_show(file),
                                ls_show(key), nearest);
     }
     char list[512] = "";
-    for (size_t i = 0, used = 0; i < LS_CONFIG_FIELDS + 2; i++)
+    for (size_t i = 0, used = 0; i < LS_CONFIG_FIELDS + 3; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", known[i]);
     return ls_error_record(LS_ERR_INPUT, __FILE__, __LINE__,
                            "%s: unknown key \"%s\"; known keys: %s", ls_show(file), ls_show(key),
@@ -124,6 +125,16 @@ static const ls_field *field_named(const char *key)
     return NULL;
 }
 
+/* A network without a base: all but its image, classes and layers. */
+static void begin_network(ls_config *config)
+{
+    memset(config, 0, sizeof *config);
+    config->kind = LS_MODEL_NET;
+    config->batch = 8;
+    config->net.row_granules = config->net.column_granules = 8;
+    config->net.channel_granules = 4;
+}
+
 static ls_status read_object(json_t *object, const char *file, ls_config *ret_config)
 {
     ls_status status = LS_OK;
@@ -134,9 +145,16 @@ static ls_status read_object(json_t *object, const char *file, ls_config *ret_co
         *ret_config = config;
         goto exit;
     }
-    LS_TRY(ls_config_named("gpt2-nano", &config));
+    const json_t *network = json_object_get(object, "network");
     json_t *base = json_object_get(object, "base");
+    LS_TRY(ls_config_named("gpt2-nano", &config));
+    if (network) begin_network(&config);
     if (base) LS_TRY(read_base(&config, base, file));
+    if (network && config.kind != LS_MODEL_NET)
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: base %s: is a transformer and has no \"network\"; use alexnet-nano "
+                "or resnet-nano, or leave it out",
+                ls_show(file), ls_config_show_value(base));
     strcpy(config.name, "custom");
     bool one_kv_per_head = config.kv_heads == config.heads;
 
@@ -145,10 +163,17 @@ static ls_status read_object(json_t *object, const char *file, ls_config *ret_co
     json_object_foreach(object, key, value)
     {
         const ls_field *field = field_named(key);
+        if (field && config.kind == LS_MODEL_NET && !ls_field_of_net(field))
+            LS_FAIL(LS_ERR_INPUT,
+                    "%s: %s: a convolutional network has none; known keys: name, base, batch, "
+                    "label_smoothing, network",
+                    ls_show(file), key);
         if (field)
             LS_TRY(read_field(&config, field, value, file));
         else if (strcmp(key, "name") == 0)
             LS_TRY(read_name(&config, value, file));
+        else if (strcmp(key, "network") == 0)
+            LS_TRY(ls_net_read(value, file, &config.net));
         else if (strcmp(key, "base") != 0)
             LS_TRY(unknown_key(key, file));
     }
@@ -172,7 +197,7 @@ static ls_status read_text(const char *bytes, size_t count, const char *file, ls
     }
     if (!json_is_object(root)) {
         LS_FAIL(LS_ERR_INPUT, "%s: found %s; a model is a JSON object {\"layers\": 4, ...}",
-                ls_show(file), show_value(root));
+                ls_show(file), ls_config_show_value(root));
     }
     LS_TRY(read_object(root, file, ret_config));
 exit:
@@ -267,7 +292,7 @@ ls_status ls_config_load(const char *name_or_file, ls_config *ret_config)
     const char *nearest = ls_nearest(name_or_file, ls_config_names, LS_CONFIG_NAMES);
     LS_FAIL(LS_ERR_INPUT,
             "--model %s: neither a built-in model nor a file that can be read%s%s%s; use "
-            "gpt2-nano, gpt2-124m, llama-nano, bert-nano or a JSON file",
+            "a JSON file, " LS_CONFIG_NAMES_TEXT,
             ls_show(name_or_file), nearest ? " (did you mean " : "", nearest ? nearest : "",
             nearest ? "?)" : "");
 exit:
@@ -277,7 +302,7 @@ exit:
 /* ---- writing ---- */
 
 /* The fewest digits that give `real` back. */
-static int digits_of(double real)
+int ls_config_digits(double real)
 {
     char text[40];
     for (int digits = 1; digits < 17; digits++) {
@@ -298,7 +323,7 @@ static json_t *field_value(const ls_config *config, const ls_field *field, int *
         return json_integer((json_int_t)size);
     case LS_FIELD_REAL:
         memcpy(&real, ls_field_in(config, field), sizeof real);
-        if (digits_of(real) > *digits) *digits = digits_of(real);
+        if (ls_config_digits(real) > *digits) *digits = ls_config_digits(real);
         return json_real(real);
     case LS_FIELD_FLAG:
         memcpy(&flag, ls_field_in(config, field), sizeof flag);
@@ -323,9 +348,13 @@ ls_status ls_config_to_json(const ls_config *config, char **ret_json)
         LS_FAIL(LS_ERR_INPUT, "the model's name \"%s\" is not UTF-8", ls_show(config->name));
     for (size_t i = 0; i < LS_CONFIG_FIELDS; i++) {
         const ls_field *field = &ls_config_fields[i];
+        if (config->kind == LS_MODEL_NET && !ls_field_of_net(field)) continue;
         if (json_object_set_new(object, field->key, field_value(config, field, &digits)) != 0)
             LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
     }
+    if (config->kind == LS_MODEL_NET &&
+        json_object_set_new(object, "network", ls_net_write(&config->net, &digits)) != 0)
+        LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
     text = json_dumps(object, (size_t)(JSON_INDENT(2)) | (size_t)(JSON_REAL_PRECISION(digits)));
     if (!text) LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
     *ret_json = text;

@@ -22,7 +22,7 @@ typedef struct move {
     const ls_param *param;
     const ls_foreign_tensor *tensor;
     const ls_foreign_part *part;
-    ls_window window;
+    ls_shard_window window;
     size_t pitch;
     bool out; /* from ours to the foreign tensor */
 } move;
@@ -38,7 +38,7 @@ static inline size_t foreign_number(const move *m, size_t r, size_t c)
 /* `bytes` is a constant wherever this is inlined, so that memcpy is one move. */
 static inline void copy_elements(const move *m, size_t bytes, char *to, const char *from)
 {
-    const ls_window *w = &m->window;
+    const ls_shard_window *w = &m->window;
     for (size_t r0 = 0; r0 < w->real_rows; r0 += TILE) {
         size_t r_end = r0 + TILE < w->real_rows ? r0 + TILE : w->real_rows;
         for (size_t c0 = 0; c0 < w->real_cols; c0 += TILE) {
@@ -62,7 +62,7 @@ static bool is_plain(const move *m)
 
 static void copy(const move *m, size_t bytes, void *to, const void *from)
 {
-    const ls_window *w = &m->window;
+    const ls_shard_window *w = &m->window;
     if (is_plain(m)) {
         /* A vector is a window one column wide, and one run of memory. */
         bool vector = m->param->n_dims == 1;
@@ -91,7 +91,7 @@ static void copy(const move *m, size_t bytes, void *to, const void *from)
     }
 }
 
-static move move_of(const ls_foreign_map *map, size_t param, ls_window window, bool out)
+static move move_of(const ls_foreign_map *map, size_t param, ls_shard_window window, bool out)
 {
     const ls_foreign_tensor *tensor = &map->tensors[map->places[param].tensor];
     return (move){.param = &map->table->params[param],
@@ -103,18 +103,18 @@ static move move_of(const ls_foreign_map *map, size_t param, ls_window window, b
 }
 
 /* The whole logical tensor as a window, without padding. */
-static ls_window whole_window(const ls_param *param)
+static ls_shard_window whole_window(const ls_param *param)
 {
-    return (ls_window){.rows = param->dims[0],
-                       .cols = param->dims[1],
-                       .real_rows = param->dims[0],
-                       .real_cols = param->dims[1]};
+    return (ls_shard_window){.rows = param->dims[0],
+                             .cols = param->dims[1],
+                             .real_rows = param->dims[0],
+                             .real_cols = param->dims[1]};
 }
 
 void ls_foreign_shard_in(const ls_foreign_map *map, size_t param, ls_shard shard,
                          size_t element_bytes, void *shard_data, const void *foreign)
 {
-    ls_window w = ls_param_window(&map->table->params[param], shard);
+    ls_shard_window w = ls_param_window(&map->table->params[param], shard);
     move m = move_of(map, param, w, false);
     /* all bits zero is +0 */
     if (w.real_rows < w.rows || w.real_cols < w.cols)

@@ -234,9 +234,10 @@ ls_status ls_foreign_map_create(ls_foreign_map **ret_map, const ls_param_table *
                                 ls_names names, const char *label)
 {
     ls_status status = LS_OK;
-    size_t roles = table->config.layers * LS_ROLES;
+    const bool net = table->config.kind == LS_MODEL_NET; /* none has names of its own for them */
+    size_t roles = net ? 0 : table->config.layers * LS_ROLES;
     ls_foreign_map *map = calloc(1, sizeof *map);
-    builder b = {map, ls_foreign_convention_of(names), malloc(roles * sizeof *b.params)};
+    builder b = {map, ls_foreign_convention_of(names), malloc((roles + 1) * sizeof *b.params)};
     if (!map || !b.params) LS_FAIL(LS_ERR_MEMORY, "no memory for the names of a model");
     map->table = table;
     map->names = names;
@@ -248,10 +249,15 @@ ls_status ls_foreign_map_create(ls_foreign_map **ret_map, const ls_param_table *
         LS_FAIL(LS_ERR_MEMORY, "no memory for the names of a model");
     for (size_t i = 0; i < roles; i++) b.params[i] = (size_t)-1;
     for (size_t i = 0; i < table->count; i++) {
-        b.params[table->params[i].layer * LS_ROLES + table->params[i].role] = i;
+        if (!net) b.params[table->params[i].layer * LS_ROLES + table->params[i].role] = i;
         map->places[i] = (ls_foreign_place){(size_t)-1, 0};
     }
     if (b.convention) {
+        if (net)
+            LS_FAIL(LS_ERR_INPUT,
+                    "%s: %s has names for transformers only; a convolutional network "
+                    "has its own",
+                    ls_show(label), ls_names_title(names));
         LS_TRY(check_kind(b.convention, &table->config, label));
         add_rules(&b);
     } else {

@@ -10,24 +10,24 @@ static size_t real_part(size_t first, size_t count, size_t end)
     return end - first < count ? end - first : count;
 }
 
-ls_window ls_param_window(const ls_param *param, ls_shard shard)
+ls_shard_window ls_param_window(const ls_param *param, ls_shard shard)
 {
     size_t first[2] = {0, 0}, count[2] = {param->dims[0], param->dims[1]};
     if (param->cut >= 0) {
         first[param->cut] = shard.first * param->axis.granule;
         count[param->cut] = shard.count * param->axis.granule;
     }
-    return (ls_window){.first_row = first[0],
-                       .first_col = first[1],
-                       .rows = count[0],
-                       .cols = count[1],
-                       .real_rows = real_part(first[0], count[0], param->dims[0]),
-                       .real_cols = real_part(first[1], count[1], param->dims[1])};
+    return (ls_shard_window){.first_row = first[0],
+                             .first_col = first[1],
+                             .rows = count[0],
+                             .cols = count[1],
+                             .real_rows = real_part(first[0], count[0], param->dims[0]),
+                             .real_cols = real_part(first[1], count[1], param->dims[1])};
 }
 
 void ls_param_shard_shape(const ls_param *param, ls_shard shard, size_t *ret_rows, size_t *ret_cols)
 {
-    ls_window window = ls_param_window(param, shard);
+    ls_shard_window window = ls_param_window(param, shard);
     /* A vector lies along a row: what is added to every row of a matrix looks like one. */
     *ret_rows = param->n_dims == 1 ? 1 : window.rows;
     *ret_cols = param->n_dims == 1 ? window.rows : window.cols;
@@ -36,7 +36,7 @@ void ls_param_shard_shape(const ls_param *param, ls_shard shard, size_t *ret_row
 void ls_param_shard_in(const ls_param *param, ls_shard shard, size_t element_bytes,
                        void *shard_data, const void *whole)
 {
-    ls_window w = ls_param_window(param, shard);
+    ls_shard_window w = ls_param_window(param, shard);
     size_t shard_pitch = w.cols * element_bytes, whole_pitch = param->dims[1] * element_bytes;
     size_t real = w.real_cols * element_bytes;
     char *to = shard_data;
@@ -55,7 +55,7 @@ void ls_param_shard_in(const ls_param *param, ls_shard shard, size_t element_byt
 void ls_param_shard_out(const ls_param *param, ls_shard shard, size_t element_bytes, void *whole,
                         const void *shard_data)
 {
-    ls_window w = ls_param_window(param, shard);
+    ls_shard_window w = ls_param_window(param, shard);
     size_t shard_pitch = w.cols * element_bytes, whole_pitch = param->dims[1] * element_bytes;
     size_t real = w.real_cols * element_bytes;
     char *to = whole;

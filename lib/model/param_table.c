@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/net_params.h"
+
 ls_axis ls_granule_axis(const ls_config *config, ls_granule_kind kind)
 {
     switch (kind) {
@@ -19,6 +21,7 @@ ls_axis ls_granule_axis(const ls_config *config, ls_granule_kind kind)
     case LS_GRANULE_VOCAB:
         return ls_config_vocab_axis(config);
     case LS_GRANULE_NONE:
+    case LS_GRANULE_CHANNELS:
     case LS_GRANULE_KINDS:
         break;
     }
@@ -212,6 +215,14 @@ static void add_all(builder *b)
     for (; tail < b->table->count; tail++) b->table->params[tail].stage = LS_STAGE_LAST;
 }
 
+/* Where nothing else was said. */
+static void say_shape(ls_param *param)
+{
+    if (param->n_shape > 0) return;
+    param->n_shape = param->n_dims;
+    for (int d = 0; d < param->n_dims; d++) param->shape[d] = param->dims[d];
+}
+
 ls_status ls_param_table_create(ls_param_table **ret_table, const ls_config *config)
 {
     ls_status status = LS_OK;
@@ -221,9 +232,15 @@ ls_status ls_param_table_create(ls_param_table **ret_table, const ls_config *con
     if (!table) LS_FAIL(LS_ERR_MEMORY, "no memory for the parameter table");
     table->config = *config;
     /* Each role at most once per layer, and once outside. */
-    table->params = calloc((config->layers + 1) * LS_ROLES, sizeof *table->params);
+    const bool net = config->kind == LS_MODEL_NET;
+    const size_t most = net ? config->net.count * LS_NET_PARAMS : (config->layers + 1) * LS_ROLES;
+    table->params = calloc(most, sizeof *table->params);
     if (!table->params) LS_FAIL(LS_ERR_MEMORY, "no memory for the parameter table");
-    add_all(&(builder){table, &table->config, 0, 0});
+    if (net)
+        ls_net_params_add(table);
+    else
+        add_all(&(builder){table, &table->config, 0, 0});
+    for (size_t i = 0; i < table->count; i++) say_shape(&table->params[i]);
     *ret_table = table;
     table = NULL;
 exit:
@@ -270,6 +287,7 @@ size_t ls_param_table_elements(const ls_param_table *table)
 size_t ls_param_table_granules(const ls_param_table *table)
 {
     size_t granules = 0;
-    for (size_t i = 0; i < table->count; i++) granules += table->params[i].axis.granules;
+    for (size_t i = 0; i < table->count; i++)
+        granules += table->params[i].state ? 0 : table->params[i].axis.granules;
     return granules;
 }

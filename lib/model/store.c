@@ -44,6 +44,7 @@ static ls_status fill_slot(ls_store *store, ls_slot *slot, const ls_param *param
         else if (holding->use_received[use])
             LS_TRY(ls_arena_alloc(store->received, elements, bytes, &slot->grad[use]));
     }
+    if (param->state) goto exit;
     LS_TRY(ls_arena_zalloc(store->optimizer, elements, bytes, &slot->m));
     LS_TRY(ls_arena_zalloc(store->optimizer, elements, bytes, &slot->v));
 exit:
@@ -127,7 +128,7 @@ ls_slot *ls_store_slot(const ls_store *store, ls_role role, size_t layer)
 
 static void draw(ls_real *value, const ls_param *param, ls_shard shard, ls_stream stream)
 {
-    ls_window w = ls_param_window(param, shard);
+    ls_shard_window w = ls_param_window(param, shard);
     for (size_t r = 0; r < w.rows; r++) {
         for (size_t c = 0; c < w.cols; c++) {
             ls_real *x = &value[r * w.cols + c];
@@ -159,7 +160,7 @@ void ls_store_init(ls_store *store, uint64_t seed)
 /* One granule of a slot's gradient: its logical rows and columns, padding left out. */
 static double granule_squares(const ls_slot *slot, const ls_param *param, size_t granule)
 {
-    ls_window w = ls_param_window(param, (ls_shard){slot->shard.first + granule, 1});
+    ls_shard_window w = ls_param_window(param, (ls_shard){slot->shard.first + granule, 1});
     size_t above = param->cut == 0 ? granule * param->axis.granule : 0;
     size_t before = param->cut == 1 ? granule * param->axis.granule : 0;
     if (param->n_dims == 1) /* along a row in memory */
@@ -176,6 +177,6 @@ void ls_store_squares(const ls_store *store, double *ret_squares)
         const ls_slot *slot = &store->slots[i];
         for (size_t g = 0; slot->grad[0] && g < slot->shard.count; g++)
             ret_squares[offset + slot->shard.first + g] = granule_squares(slot, param, g);
-        offset += param->axis.granules;
+        if (!param->state) offset += param->axis.granules;
     }
 }

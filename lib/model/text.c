@@ -54,9 +54,14 @@ exit:
 
 ls_status ls_text_check_model(const ls_text *text, const char *path, const ls_config *config)
 {
+    ls_status status = LS_OK;
+    LS_TRY(ls_config_require(config, LS_MODEL_TRANSFORMER, "a text"));
     if (config->objective == LS_MASKED_TOKEN)
-        return ls_masked_text_check(text, path, config->seq, config->vocab);
-    return ls_text_check(text, path, config->seq, config->vocab);
+        LS_TRY(ls_masked_text_check(text, path, config->seq, config->vocab));
+    else
+        LS_TRY(ls_text_check(text, path, config->seq, config->vocab));
+exit:
+    return status;
 }
 
 void ls_text_batch(const ls_text *text, uint64_t seed, uint32_t step, size_t first,

@@ -214,7 +214,9 @@ static void append_update(ls_graph *graph)
 ls_status ls_graph_create(ls_graph **ret_graph, const ls_param_table *table, size_t B, size_t S)
 {
     ls_status status = LS_OK;
-    ls_graph *graph = calloc(1, sizeof *graph);
+    ls_graph *graph = NULL;
+    LS_TRY(ls_config_require(&table->config, LS_MODEL_TRANSFORMER, "the list of a step's tensors"));
+    graph = calloc(1, sizeof *graph);
     if (!graph) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of a step's tensors");
     graph->table = table;
     graph->B = B;

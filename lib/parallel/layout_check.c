@@ -187,6 +187,7 @@ exit:
 ls_status ls_layout_check(const ls_layout *layout, const ls_config *config)
 {
     ls_status status = LS_OK;
+    LS_TRY(ls_config_require(config, LS_MODEL_TRANSFORMER, "a layout with tp, pp and dp"));
     LS_TRY(check_numbers(layout));
     if (layout->tp < 1 || !tp_fits(config, (size_t)layout->tp))
         LS_TRY(refuse_tp(config, layout->tp));

@@ -21,7 +21,7 @@ ls_status ls_look_at_param(const ls_tap *tap, ls_rank *rank, ls_param_look look,
                            const void *values)
 {
     const ls_param *p = &table->params[param];
-    const ls_window w = ls_param_window(p, shard);
+    const ls_shard_window w = ls_param_window(p, shard);
     const ls_view view = {
         .kind = look.kind,
         .param = (int)param,

@@ -35,6 +35,7 @@ static ls_status check(const ls_stage *stage)
     const ls_param_table *table = stage->store->table;
     int tp = ls_group_size(setup->tp), rank = ls_group_rank(setup->tp);
 
+    LS_TRY(ls_config_require(stage->config, LS_MODEL_TRANSFORMER, "a stage of layers"));
     if (setup->layers > stage->config->layers ||
         setup->first_layer > stage->config->layers - setup->layers)
         LS_FAIL(LS_ERR_INPUT, "a stage of %zu layers from layer %zu on: the model has %zu",

@@ -31,7 +31,7 @@ ls_status ls_shared_squares(ls_group *model, const ls_layout *layout, const ls_s
     /* What is held elsewhere is not this rank's to tell, and what is held twice the first holder's.
      */
     for (size_t i = 0; i < table->count; i++)
-        for (size_t g = 0; g < table->params[i].axis.granules; g++, at++)
+        for (size_t g = 0; !table->params[i].state && g < table->params[i].axis.granules; g++, at++)
             if (!store->slots[i].value ||
                 (ls_first_holder(table, layout, i, g) != own &&
                  !ls_faulty(LS_FAULT_REPLICAS_COUNTED) && !ls_faulty(LS_FAULT_CLIPPING_PER_RANK)))
@@ -49,7 +49,7 @@ void ls_shard_clip(ls_store *store, double squares, double max_norm)
     double factor = ls_clip_factor(squares, max_norm);
     for (size_t i = 0; factor != 1 && i < store->table->count; i++) {
         ls_slot *slot = &store->slots[i];
-        if (slot->value)
+        if (slot->value && !store->table->params[i].state)
             ls_scale(slot->grad[0], slot->grad[0], (ls_real)factor, slot->rows * slot->cols);
     }
 }
@@ -58,7 +58,7 @@ void ls_shard_step(ls_store *store, const ls_update *update)
 {
     for (size_t i = 0; i < store->table->count; i++) {
         ls_slot *slot = &store->slots[i];
-        if (slot->value)
+        if (slot->value && !store->table->params[i].state)
             ls_update_apply(update, store->table->params[i].decay, slot->value, slot->m, slot->v,
                             slot->grad[0], slot->rows * slot->cols);
     }

@@ -45,6 +45,7 @@ ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine en
 {
     ls_status status = LS_OK;
     ls_serial *serial = NULL;
+    LS_TRY(ls_config_require(&store->table->config, LS_MODEL_TRANSFORMER, "the serial model"));
     LS_TRY(check_store(store));
 
     serial = calloc(1, sizeof *serial);

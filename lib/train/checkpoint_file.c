@@ -11,6 +11,11 @@
 const char *const ls_checkpoint_prefixes[LS_CHECKPOINT_ARRAYS] = {"", "optimizer.m.",
                                                                   "optimizer.v."};
 
+bool ls_checkpoint_holds(const ls_foreign_map *map, size_t tensor, int array)
+{
+    return array == 0 || !map->table->params[map->tensors[tensor].parts[0].param].state;
+}
+
 /* ---- whose file ---- */
 
 /* Which array a tensor of ours is, by the beginning of its name, and the name of the parameter. */
@@ -67,7 +72,11 @@ static ls_status take_tensor(ls_checkpoint_file *file, size_t i, ls_dtype dtype)
     if (!tensor) goto exit;
     LS_TRY(ls_foreign_check_shape(tensor, path, info->name, info->n_dims, info->dims));
     LS_TRY(check_dtype(info, path, dtype));
-    const ls_tensor_info **found = &file->found[array][tensor - file->map->tensors];
+    const size_t place = (size_t)(tensor - file->map->tensors);
+    if (!ls_checkpoint_holds(file->map, place, array))
+        LS_FAIL(LS_ERR_INPUT, "%s: tensor %s: %s is not trained and has no optimizer state",
+                ls_show(path), ls_show(info->name), tensor->name);
+    const ls_tensor_info **found = &file->found[array][place];
     if (*found)
         LS_FAIL(LS_ERR_INPUT, "%s: tensors %s and %s are the same one of the model's",
                 ls_show(path), ls_show((*found)->name), ls_show(info->name));
@@ -112,7 +121,8 @@ static ls_status take_all(ls_checkpoint_file *file, const char *path, ls_dtype d
         if (map->tensors[t].twin) LS_TRY(join_twin(file, t, path));
     for (int array = 0; array < file->arrays; array++)
         for (size_t t = 0; t < map->count; t++)
-            if (!map->tensors[t].twin && !file->found[array][t])
+            if (!map->tensors[t].twin && ls_checkpoint_holds(map, t, array) &&
+                !file->found[array][t])
                 LS_FAIL(LS_ERR_INPUT, "%s: has no tensor %s%s, which the model needs",
                         ls_show(path), ls_checkpoint_prefixes[array], map->tensors[t].name);
 exit:

@@ -18,7 +18,8 @@ typedef struct ls_checkpoint_file {
     ls_foreign_map *map;
     int arrays;    /* 1 for bare weights, else LS_CHECKPOINT_ARRAYS */
     uint64_t step; /* done; 0 for bare weights */
-    /* For each array the tensor that each of the map's is found in; NULL only for twins. */
+    /* For each array the tensor that each of the map's is found in; NULL only for twins and for the
+     * optimizer state of what is not trained. */
     const ls_tensor_info **found[LS_CHECKPOINT_ARRAYS];
 } ls_checkpoint_file;
 
@@ -29,6 +30,10 @@ typedef struct ls_checkpoint_file {
 ls_status ls_checkpoint_open(ls_checkpoint_file *ret_file, const ls_run *run,
                              const ls_param_table *table) LS_MUST_USE;
 void ls_checkpoint_close(ls_checkpoint_file *file);
+
+/* Whether a checkpoint has an array of one of the map's tensors: all have a value, but a state (of
+ * the parameter table) has no optimizer state. */
+bool ls_checkpoint_holds(const ls_foreign_map *map, size_t tensor, int array);
 
 /* The tensor that holds an array of a parameter. */
 const ls_tensor_info *ls_checkpoint_find(const ls_checkpoint_file *file, size_t param, int array);

@@ -37,8 +37,9 @@ static ls_status load(const ls_run *run, ls_store *store, uint64_t *ret_step)
         ls_slot *slot = &store->slots[i];
         ls_real *const arrays[LS_CHECKPOINT_ARRAYS] = {slot->value, slot->m, slot->v};
         for (int array = 0; slot->value && array < file.arrays; array++)
-            LS_TRY(
-                take(file.map, i, ls_checkpoint_find(&file, i, array), slot->shard, arrays[array]));
+            if (arrays[array]) /* a state has no moments */
+                LS_TRY(take(file.map, i, ls_checkpoint_find(&file, i, array), slot->shard,
+                            arrays[array]));
     }
     *ret_step = file.step;
 exit:
@@ -69,7 +70,7 @@ static ls_status begin_from(const ls_initial *initial, ls_store *store, uint64_t
         const ls_slot *slot = &store->slots[i];
         ls_real *const own[] = {slot->value, slot->m, slot->v};
         for (int array = 0; slot->value && array < 3; array++)
-            if (arrays[array]) /* moments are zero to begin with */
+            if (arrays[array] && own[array]) /* moments are zero to begin with; a state has none */
                 LS_TRY(begin_array(&store->table->params[i], slot->shard, arrays[array][i],
                                    own[array]));
     }

@@ -58,7 +58,7 @@ static ls_status declare(const ls_foreign_map *map, int arrays, ls_safetensors_w
         for (size_t t = 0; t < map->count; t++) {
             const ls_foreign_tensor *tensor = &map->tensors[t];
             uint64_t dims[2] = {tensor->dims[0], tensor->dims[1]};
-            if (tensor->twin) continue;
+            if (tensor->twin || !ls_checkpoint_holds(map, t, array)) continue;
             snprintf(name, sizeof name, "%s%s", ls_checkpoint_prefixes[array], tensor->name);
             LS_TRY(ls_safetensors_declare(writer, name, LS_REAL_DTYPE, tensor->n_dims, dims));
         }
@@ -140,7 +140,8 @@ ls_status ls_checkpoint_save(const ls_run *run, ls_group *world, const ls_store 
     }
     for (int array = 0; array < arrays; array++)
         for (size_t t = 0; t < map->count; t++)
-            if (!map->tensors[t].twin) LS_TRY(save_tensor(&s, &map->tensors[t], array));
+            if (!map->tensors[t].twin && ls_checkpoint_holds(map, t, array))
+                LS_TRY(save_tensor(&s, &map->tensors[t], array));
     if (root) LS_TRY(ls_safetensors_commit(writer));
 exit:
     ls_safetensors_destroy(&writer);

@@ -48,7 +48,7 @@ static ls_status put(gathering *g, int rank, ls_shard shard, const char *values)
 {
     ls_status status = LS_OK;
     size_t rows, cols;
-    const ls_window w = ls_param_window(g->param, shard);
+    const ls_shard_window w = ls_param_window(g->param, shard);
     ls_param_shard_shape(g->param, shard, &rows, &cols);
     ls_param_shard_in(g->param, shard, g->bytes, g->again, g->whole);
     for (size_t e = 0; e < rows * cols; e++) {

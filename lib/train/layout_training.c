@@ -55,6 +55,8 @@ static ls_status show(trainer *t, uint64_t step, ls_phase phase)
     ls_status status = LS_OK;
     for (size_t i = 0; i < t->table->count; i++) {
         const ls_slot *slot = &t->store->slots[i];
+        if (t->table->params[i].state && phase != LS_PHASE_UPDATE)
+            continue; /* it has no gradient */
         LS_TRY(ls_gather_param(t->world, &t->run->layout, t->table, i, LS_REAL_DTYPE,
                                phase == LS_PHASE_UPDATE ? "value" : "gradient",
                                phase == LS_PHASE_UPDATE ? slot->value : slot->grad[0], t->whole,
@@ -74,7 +76,7 @@ static ls_status show_held(const trainer *t, uint64_t step, ls_view_kind kind)
     const ls_param_look look = {kind, -1, (uint32_t)step, LS_REAL_DTYPE};
     for (size_t i = 0; t->run->tap && i < t->table->count; i++) {
         const ls_slot *slot = &t->store->slots[i];
-        if (slot->value)
+        if (slot->value && (kind == LS_VIEW_PARAM || !t->table->params[i].state))
             LS_TRY(ls_look_at_param(t->run->tap, t->rank, look, t->table, i, slot->shard,
                                     kind == LS_VIEW_PARAM ? slot->value : slot->grad[0]));
     }

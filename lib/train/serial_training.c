@@ -14,6 +14,7 @@ static ls_status show(const ls_watcher *watcher, const ls_store *store, uint64_t
     for (size_t i = 0; watcher->tensor && i < store->table->count; i++) {
         const ls_param *param = &store->table->params[i];
         const ls_slot *slot = &store->slots[i];
+        if (param->state && phase != LS_PHASE_UPDATE) continue; /* it has no gradient */
         /* Held whole, a parameter differs from its logical form only by padded rows at its end. */
         LS_TRY(watcher->tensor(watcher->context, step, phase, param, LS_REAL_DTYPE,
                                phase == LS_PHASE_UPDATE ? slot->value : slot->grad[0]));

@@ -46,6 +46,7 @@ ls_status ls_run_check(const ls_run *run)
     ls_config config = run->config;
     config.batch = run->batch;
     LS_TRY(ls_config_check(&run->config));
+    LS_TRY(ls_config_require(&run->config, LS_MODEL_TRANSFORMER, "a run"));
     if (run->batch < 1) LS_FAIL(LS_ERR_INPUT, "--batch 0: a batch has at least one sequence");
     if (!run->serial) LS_TRY(ls_layout_check(&run->layout, &config));
     if (run->dtype != LS_F32 && run->dtype != LS_F64)

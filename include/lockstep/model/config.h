@@ -1,5 +1,5 @@
-/* config.h - what a transformer is: its sizes and the choices that set GPT-2, Llama and BERT apart.
- */
+/* config.h - what a model is: of a transformer its sizes and the choices that set GPT-2, Llama and
+ * BERT apart; of a convolutional network the list of its layers. */
 #ifndef LS_MODEL_CONFIG_H
 #define LS_MODEL_CONFIG_H
 
@@ -7,9 +7,12 @@
 #include <stddef.h>
 
 #include "lockstep/base/status.h"
+#include "lockstep/model/net.h"
 #include "lockstep/numerics/axis.h"
 
 LS_BEGIN_DECLS
+
+typedef enum ls_model_kind { LS_MODEL_TRANSFORMER = 0, LS_MODEL_NET } ls_model_kind;
 
 typedef enum ls_norm_kind { LS_LAYER_NORM = 0, LS_RMS_NORM } ls_norm_kind;
 typedef enum ls_activation_kind { LS_GELU_TANH = 0, LS_GELU_ERF, LS_SWIGLU } ls_activation_kind;
@@ -29,8 +32,10 @@ typedef enum ls_objective { LS_NEXT_TOKEN = 0, LS_MASKED_TOKEN } ls_objective;
  * rejects (a reduction before the activation; kept to teach). */
 typedef enum ls_mlp_cut { LS_MLP_COLUMN_FIRST = 0, LS_MLP_ROW_FIRST } ls_mlp_cut;
 
+/* Of a network only name, kind, batch, label_smoothing and net say something; the others are 0. */
 typedef struct ls_config {
     char name[64];
+    ls_model_kind kind;
     size_t layers;   /* L */
     size_t d_model;  /* D, a multiple of heads */
     size_t heads;    /* H */
@@ -57,13 +62,15 @@ typedef struct ls_config {
     double init_std; /* 0.02; the residual outputs take init_std / sqrt(2 L), but not where the
                         norms stand behind the residual sums */
     double label_smoothing;
+    ls_net net;
 } ls_config;
 
-/* A built-in model by name: gpt2-nano, gpt2-124m, llama-nano, bert-nano. LS_ERR_INPUT lists the
- * names. */
+/* A built-in model by name: gpt2-nano, gpt2-124m, llama-nano, bert-nano, alexnet-nano, resnet-nano.
+ * LS_ERR_INPUT lists the names. */
 LS_API ls_status ls_config_named(const char *name, ls_config *ret_config) LS_MUST_USE;
 
-/* A model from a JSON file (keys as the fields above; "base": a built-in name to start from) or,
+/* A model from a JSON file (keys as the fields above, those of a network under "network"; "base": a
+ * built-in name to start from) or,
  * when no such file exists and the name is built in, that one. Hugging Face's config.json of a
  * GPT-2, Llama or BERT is such a file too, and a folder stands for the config.json in it.
  * LS_ERR_INPUT: unreadable, not JSON, unknown key (suggests the nearest), wrong type, value out of
@@ -86,6 +93,11 @@ LS_API ls_status ls_config_to_json(const ls_config *config, char **ret_json) LS_
  * is allowed. Limits each size so that no product overflows. */
 LS_API ls_status ls_config_check(const ls_config *config) LS_MUST_USE;
 
+/* Whether the model is of the kind that something is for. who: what that is, as "train" or "the
+ * serial transformer". LS_ERR_INPUT names the model and its kind. */
+LS_API ls_status ls_config_require(const ls_config *config, ls_model_kind kind,
+                                   const char *who) LS_MUST_USE;
+
 /* Puts the norms in their place, and with them what belongs to it: a masked-token model has a norm
  * after its embedding when they stand behind the residual sums (BERT), and none when they stand
  * before the blocks (Megatron-LM). */
@@ -96,7 +108,7 @@ static inline size_t ls_config_head_width(const ls_config *config)
     return config->d_model / config->heads;
 }
 
-/* The axes that tensor parallelism cuts, whole (contract rule 7). */
+/* The axes of a transformer that tensor parallelism cuts, whole (contract rule 7). */
 LS_API ls_axis ls_config_heads_axis(const ls_config *config); /* H granules of the head width */
 LS_API ls_axis ls_config_kv_axis(const ls_config *config); /* kv_heads granules of the head width */
 LS_API ls_axis ls_config_ff_axis(const ls_config *config); /* gcd(H, F) granules */

@@ -50,6 +50,16 @@ typedef enum ls_role {
     LS_POOLER_BIAS,
     LS_ORDER_WEIGHT, /* D x 2                      */
     LS_ORDER_BIAS,
+    /* Of a convolutional network; `layer` is the number of the layer in the net. Cut by the
+     * channels made, a run of the granules of ls_net_shape.axis. */
+    LS_CONV_WEIGHT, /* made x (read / groups * kernel_h * kernel_w), cut by rows */
+    LS_CONV_BIAS,   /* made                                                      */
+    LS_BATCH_NORM_SCALE,
+    LS_BATCH_NORM_SHIFT,
+    LS_BATCH_NORM_MEAN, /* running statistics: state */
+    LS_BATCH_NORM_VARIANCE,
+    LS_DENSE_WEIGHT, /* read (channel, row, column) x made, cut by columns */
+    LS_DENSE_BIAS,
     LS_ROLES
 } ls_role;
 
@@ -60,12 +70,13 @@ typedef enum ls_granule_kind {
     LS_GRANULE_KV_HEADS, /* owned by every rank whose query heads use them */
     LS_GRANULE_FF,
     LS_GRANULE_VOCAB,
-    LS_GRANULE_MODEL, /* D by heads: the row-first MLP alone */
+    LS_GRANULE_MODEL,    /* D by heads: the row-first MLP alone */
+    LS_GRANULE_CHANNELS, /* channels of a convolutional network: each parameter its own axis */
     LS_GRANULE_KINDS
 } ls_granule_kind;
 
-/* The axis that granules of a kind make, whole. LS_GRANULE_NONE: one granule, whose length only the
- * parameter knows (0 here). */
+/* The axis that granules of a kind make, whole. LS_GRANULE_NONE and LS_GRANULE_CHANNELS: one
+ * granule of 0, for only the parameter knows its axis. */
 LS_API ls_axis ls_granule_axis(const ls_config *config, ls_granule_kind kind);
 
 typedef enum ls_stage_rule { LS_STAGE_FIRST = 0, LS_STAGE_LAYER, LS_STAGE_LAST } ls_stage_rule;
@@ -80,9 +91,9 @@ typedef struct ls_param {
     size_t layer; /* 0 where the role belongs to no layer */
     ls_stage_rule stage;
     bool also_last; /* tied: the last stage holds it too (as the head) */
-    int uses;   /* 2 when tied: use 0 is the input, use 1 the head; each has a gradient of its own
-                   until the end (rule 13) */
-    int n_dims; /* 1 or 2 */
+    int uses; /* 0 of a state; 2 when tied: use 0 is the input, use 1 the head; each has a gradient
+                 of its own until the end (rule 13) */
+    int n_dims;     /* 1 or 2 */
     size_t dims[2]; /* logical shape; dims[1] is 1 for a vector */
     int cut;        /* the axis that is cut: 0, 1, or -1 for none */
     ls_granule_kind kind;
@@ -90,6 +101,11 @@ typedef struct ls_param {
     ls_init_kind init;
     double std;
     bool decay; /* weight decay applies (matrices, not vectors) */
+    /* Not trained: written by the forward pass. It has uses 0, so no gradient and no share in its
+     * norm, and no optimizer state; but it is in checkpoints and digests as all others are. */
+    bool state;
+    int n_shape; /* the shape in the field's words: [made, read / groups, kernel_h, kernel_w] of */
+    size_t shape[4]; /* a convolution's weight; else dims */
 } ls_param;
 
 typedef struct ls_param_table {
@@ -102,7 +118,9 @@ typedef struct ls_param_table {
  * embedding, token-type embedding, embedding norm; of each layer norm1, query, key, value,
  * attention output, norm2, gate, up, down, or norm1 and norm2 behind attention and MLP; then the
  * final norm, the masked-token head (dense, norm), the head, its bias, pooler, order head; a weight
- * before its bias. A weight of a linear is stored [in, out]: y = x W. Errors: those of
+ * before its bias. A weight of a linear is stored [in, out]: y = x W. Of a network: of each layer
+ * in its order weight and bias, or scale, shift, running mean and running variance; weights begin
+ * with standard deviation sqrt(2 / terms of a sum) (He et al. 2015, eq. 10). Errors: those of
  * ls_config_check, LS_ERR_MEMORY. */
 LS_API ls_status ls_param_table_create(ls_param_table **ret_table,
                                        const ls_config *config) LS_MUST_USE;
@@ -116,8 +134,8 @@ LS_API size_t ls_param_find_name(const ls_param_table *table, const char *name);
 LS_API size_t ls_param_elements(const ls_param *param);
 LS_API size_t ls_param_table_elements(const ls_param_table *table);
 
-/* Granules of all parameters: a parameter's first granule has the number of granules before it in
- * the table. */
+/* Granules of all parameters but states: a parameter's first granule has the number of granules
+ * before it in the table. */
 LS_API size_t ls_param_table_granules(const ls_param_table *table);
 
 /* A run of granules of the cut axis. */

@@ -19,7 +19,7 @@ typedef struct ls_slot {
     ls_real *value;
     ls_real *grad[LS_MAX_USES]; /* per use; NULL where the use is not held */
     bool made[LS_MAX_USES];     /* the gradient is made here, and not received */
-    ls_real *m, *v;             /* optimizer state */
+    ls_real *m, *v;             /* optimizer state; NULL of a state */
 } ls_slot;
 
 #define ls_store LS_TYPED(ls_store)
@@ -44,9 +44,9 @@ typedef struct ls_holding {
 
 /* Allocates everything that `holdings` (table->count entries; NULL: all, whole) names, charged to
  * `memory` (may be NULL): values, a gradient per use held, two arrays of optimizer state, each of
- * rows * cols elements and nothing else. Values and gradients unspecified; optimizer state zero.
- * `table` must outlive the store. Errors: LS_ERR_INPUT (granules or a use that the parameter does
- * not have, a part of one that is never cut), LS_ERR_MEMORY. */
+ * rows * cols elements and nothing else (of a state the value alone). Values and gradients
+ * unspecified; optimizer state zero. `table` must outlive the store. Errors: LS_ERR_INPUT (granules
+ * or a use that the parameter does not have, a part of one that is never cut), LS_ERR_MEMORY. */
 #define ls_store_create LS_TYPED(ls_store_create)
 LS_API ls_status ls_store_create(ls_store **ret_store, const ls_param_table *table,
                                  const ls_holding *holdings, ls_memory *memory) LS_MUST_USE;
