@@ -80,7 +80,7 @@ START_TEST(built_in_models)
     }
     ls_config before = found;
     ASSERT_SAYS(ls_config_named("gpt2-mano", &found), LS_ERR_INPUT, "--model gpt2-mano",
-                "did you mean gpt2-nano?", "gpt2-124m", "llama-nano or bert-nano");
+                "did you mean gpt2-nano?", "gpt2-124m", "alexnet-nano or resnet-nano");
     ASSERT_SAYS(ls_config_named("\x1b[2J", &found), LS_ERR_INPUT, "--model \\x1b[2J", "llama-nano");
     assert_same(&found, &before);
 }
