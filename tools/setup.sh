@@ -40,6 +40,7 @@ missing() {
     have_library jansson || echo jansson
     have_library libcrypto || echo openssl
     have_library openblas || echo openblas
+    have_library libpng || echo libpng
     if [ "$1" = tests ]; then
         have_library check || echo check
         have_library mpfr || echo mpfr
@@ -59,18 +60,19 @@ package() { # manager need
     apt:jansson) echo libjansson-dev ;;
     apt:openssl) echo libssl-dev ;;
     apt:openblas) echo libopenblas-dev ;;
+    apt:libpng) echo libpng-dev ;;
     apt:mpfr) echo libmpfr-dev ;;
     dnf:cc) echo gcc glibc-devel ;;
     dnf:c++) echo gcc-c++ ;;
     dnf:nm) echo binutils ;;
     dnf:ninja) echo ninja-build ;;
     dnf:pkg-config) echo pkgconf-pkg-config ;;
-    dnf:jansson | dnf:openssl | dnf:openblas | dnf:check | dnf:mpfr) echo "$2-devel" ;;
+    dnf:jansson | dnf:openssl | dnf:openblas | dnf:libpng | dnf:check | dnf:mpfr) echo "$2-devel" ;;
     apk:cc) echo gcc musl-dev ;;
     apk:c++) echo g++ ;;
     apk:nm) echo binutils ;;
     apk:pkg-config) echo pkgconf ;;
-    apk:jansson | apk:openssl | apk:openblas | apk:check | apk:mpfr) echo "$2-dev" ;;
+    apk:jansson | apk:openssl | apk:openblas | apk:libpng | apk:check | apk:mpfr) echo "$2-dev" ;;
     brew:cc | brew:c++ | brew:nm) ;; # the command line tools of Xcode, see below
     brew:pkg-config) echo pkgconf ;;
     brew:openssl) echo openssl@3 ;;

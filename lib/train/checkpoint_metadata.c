@@ -7,6 +7,33 @@
 #include "lockstep/base/show.h"
 #include "lockstep/numerics/digest.h"
 
+/* A network's layers, all but what they drop: kinds, what they read, strides, ... */
+static ls_status same_layers(const char *path, const json_t *theirs, const json_t *ours)
+{
+    ls_status status = LS_OK;
+    const json_t *their = json_object_get(json_object_get(theirs, "network"), "layers");
+    const json_t *our = json_object_get(json_object_get(ours, "network"), "layers");
+    if (!their || !our) goto exit;
+    for (size_t i = 0; i < json_array_size(our) || i < json_array_size(their); i++) {
+        json_t *a = json_array_get(their, i), *b = json_array_get(our, i);
+        json_object_del(a, "p");
+        json_object_del(b, "p");
+        if (a && b && json_equal(a, b)) continue;
+        char *text[2] = {a ? json_dumps(a, JSON_ENCODE_ANY | JSON_COMPACT) : NULL,
+                         b ? json_dumps(b, JSON_ENCODE_ANY | JSON_COMPACT) : NULL};
+        const ls_status refused = ls_error_record(
+            LS_ERR_INPUT, __FILE__, __LINE__,
+            "%s: was saved by a network whose layer %zu is %.300s; this one has %.300s",
+            ls_show(path), i, text[0] ? ls_show(text[0]) : "none",
+            text[1] ? ls_show(text[1]) : "none");
+        free(text[0]);
+        free(text[1]);
+        LS_TRY(refused);
+    }
+exit:
+    return status;
+}
+
 ls_status ls_checkpoint_same_model(const ls_tensor_set *file, const char *path,
                                    const ls_config *config)
 {
@@ -36,6 +63,7 @@ ls_status ls_checkpoint_same_model(const ls_tensor_set *file, const char *path,
         LS_FAIL(LS_ERR_INPUT, "%s: was saved by a model with %s %s; this one has %s", ls_show(path),
                 keys[i], ls_show(theirs_text), ls_show(ours_text));
     }
+    LS_TRY(same_layers(path, theirs, ours));
 exit:
     json_decref(theirs);
     json_decref(ours);

@@ -341,6 +341,7 @@ START_TEST(roles_by_choice)
                 there = !config.tied;
                 break;
             default:
+                there = role < LS_CONV_WEIGHT; /* the rest is of convolutional networks */
                 break;
             }
             int layered = role >= LS_NORM1_SCALE && role < LS_FINAL_NORM_SCALE;

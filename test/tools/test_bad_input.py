@@ -48,6 +48,12 @@ def commands_and_options(program, checks):
             (["train", "--gemm", "both"], "--gemm both", "portable or openblas"),
             (["train", "--gemm", "plain"], "--gemm plain"),
             (["train", "--dtype", "f16"], "--dtype f16", "f32 or f64"),
+            (["train", "--model", "alexnet-nano"], "--model alexnet-nano", "a convolutional network"),
+            (["train", "--model", "resnet-nano", "--serial"], "--model resnet-nano", "network"),
+            (["verify", "--model", "alexnet-nano", "--sweep", "4"], "--model alexnet-nano"),
+            (["plan", "--model", "alexnet-nano", "--tp", "2"], "--model alexnet-nano"),
+            (["dump", "d", "--model", "alexnet-nano"], "--model alexnet-nano"),
+            (["train", "--model", "alexnet-nano", "--heads", "4"], "--heads", "network"),
             (["train", "--optimizer", "adam"], "--optimizer adam", "adamw or sgd"),
             (["verify", "--sweep", "4", "--layouts", "tp 2"], "--layouts: ", "--sweep 4")):
         refused(program, checks, words, *names)

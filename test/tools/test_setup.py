@@ -19,10 +19,11 @@ USUAL = ["sh", "dirname", "basename", "sed", "tail", "head", "cat", "tr", "mkdir
 MANAGERS = {
     "apt-get": ("apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y "
                 "--no-install-recommends gcc libc6-dev meson ninja-build pkg-config libjansson-dev "
-                "libssl-dev libopenblas-dev", " check libmpfr-dev g++ binutils"),
+                "libssl-dev libopenblas-dev libpng-dev", " check libmpfr-dev g++ binutils"),
     "dnf": ("dnf install -y gcc glibc-devel meson ninja-build pkgconf-pkg-config jansson-devel "
-            "openssl-devel openblas-devel", " check-devel mpfr-devel gcc-c++ binutils"),
-    "apk": ("apk add --no-cache gcc musl-dev meson ninja pkgconf jansson-dev openssl-dev openblas-dev",
+            "openssl-devel openblas-devel libpng-devel", " check-devel mpfr-devel gcc-c++ binutils"),
+    "apk": ("apk add --no-cache gcc musl-dev meson ninja pkgconf jansson-dev openssl-dev openblas-dev "
+            "libpng-dev",
             " check-dev mpfr-dev g++ binutils"),
 }
 
