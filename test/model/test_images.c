@@ -127,7 +127,9 @@ START_TEST(drawn_alike_everywhere)
     ck_assert_mem_eq(a.pixels, b.pixels, 20u * 3 * 24 * 32);
     ls_images_free(&b);
     ASSERT_OK(ls_images_draw("here", 1234 + ((uint64_t)1 << 32), 1, 3, 24, 32, 16, &b));
-    ck_assert(memcmp(a.pixels, b.pixels, 3 * 24 * 32) != 0);
+    int far = 0; /* beyond what noise makes: the scene is another one */
+    for (int e = 0; e < 3 * 24 * 32; e++) far += abs(a.pixels[e] - b.pixels[e]) > 90;
+    ck_assert_int_gt(far, 30);
     ls_images_free(&b);
     ls_images_free(&a);
     ck_assert(a.pixels == NULL && a.class_names == NULL && a.count == 0);

@@ -119,6 +119,13 @@ START_TEST(windows_along_an_axis)
     end(&c);
     assert_shape(&c.net, "conv", 7, 4, 3, 1);
 
+    c = begin(2, 5, 7, 4); /* as large as the image, padding and all */
+    l = windows(&c.net, LS_NET_CONV, "conv", 3, 6, 4);
+    l->pad_top = 1;
+    l->dilation_w = 2;
+    end(&c);
+    assert_shape(&c.net, "conv", 3, 1, 1, 1);
+
     c = begin(2, 11, 4, 4);
     l = windows(&c.net, LS_NET_CONV, "conv", 6, 4, 2); /* (11 + 3 + 0 - 4) / 3 + 1 */
     l->stride_h = 3;
@@ -230,6 +237,7 @@ START_TEST(what_does_not_fit)
             "11 x 1 x 1");
     REFUSED("alexnet-nano", n->count = 1, "layer conv1: the last one makes 16 x 32 x 32");
     REFUSED("alexnet-nano", n->layers[4].from = 2, "layer pool1: nobody reads it");
+    REFUSED("alexnet-nano", n->layers[21].from = 19, "layer dropout7: nobody reads it");
     REFUSED("alexnet-nano", n->layers[4].from = 4, "layer conv2: from 4: ", "before");
     REFUSED("alexnet-nano", n->layers[4].from = 9, "layer conv2: from 9: ");
     REFUSED("alexnet-nano", n->layers[4].from = -2, "layer conv2: from -2: ", "-1 for the image");
