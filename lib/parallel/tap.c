@@ -33,6 +33,10 @@ const char *ls_point_name(ls_point point)
         [LS_POINT_POOLED] = "pooled",
         [LS_POINT_ORDER_LOGITS] = "order_logits",
         [LS_POINT_ORDER_LOSS] = "order_loss",
+        [LS_POINT_OUTPUT] = "output",
+        [LS_POINT_BATCH_MEAN] = "batch_mean",
+        [LS_POINT_BATCH_RSTD] = "batch_rstd",
+        [LS_POINT_IMAGE_LOSS] = "image_loss",
     };
     return (unsigned)point < LS_POINTS ? names[point] : "no point";
 }

@@ -9,15 +9,23 @@
 
 ls_layout ls_layout_serial(void)
 {
-    ls_layout layout = {
-        .tp = 1, .cp = 1, .dp = 1, .pp = 1, .virtual_stages = 1, .micro_batches = 1};
+    ls_layout layout = {.tp = 1,
+                        .cp = 1,
+                        .dp = 1,
+                        .pp = 1,
+                        .virtual_stages = 1,
+                        .micro_batches = 1,
+                        .down = 1,
+                        .across = 1,
+                        .channels = 1};
     return layout;
 }
 
 int ls_layout_ranks(const ls_layout *layout)
 {
     long long ranks = 1;
-    const int degrees[] = {layout->tp, layout->cp, layout->dp, layout->pp};
+    const int degrees[] = {layout->tp,   layout->cp,     layout->dp,      layout->pp,
+                           layout->down, layout->across, layout->channels};
     for (size_t i = 0; i < sizeof degrees / sizeof degrees[0]; i++) {
         ranks *= degrees[i];
         if (degrees[i] < 1 || ranks > INT_MAX) return -1;
@@ -28,6 +36,12 @@ int ls_layout_ranks(const ls_layout *layout)
 ls_coordinates ls_layout_coordinates(const ls_layout *layout, int rank)
 {
     ls_coordinates at;
+    at.channel = rank % layout->channels;
+    rank /= layout->channels;
+    at.column = rank % layout->across;
+    rank /= layout->across;
+    at.row = rank % layout->down;
+    rank /= layout->down;
     at.tp = rank % layout->tp;
     rank /= layout->tp;
     at.cp = rank % layout->cp;
@@ -39,7 +53,9 @@ ls_coordinates ls_layout_coordinates(const ls_layout *layout, int rank)
 
 int ls_layout_rank(const ls_layout *layout, ls_coordinates at)
 {
-    return at.tp + layout->tp * (at.cp + layout->cp * (at.dp + layout->dp * at.pp));
+    int outer = at.tp + layout->tp * (at.cp + layout->cp * (at.dp + layout->dp * at.pp));
+    return at.channel +
+           layout->channels * (at.column + layout->across * (at.row + layout->down * outer));
 }
 
 int ls_layout_stages(const ls_layout *layout)
@@ -93,6 +109,9 @@ void ls_layout_describe(const ls_layout *layout, char *buffer, size_t size)
     line l = {.used = 0};
     for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++)
         if (axes[i].degree != 1) add(&l, " x ", "%s %d", axes[i].name, axes[i].degree);
+    if (layout->down != 1 || layout->across != 1)
+        add(&l, " x ", "spatial %dx%d", layout->down, layout->across);
+    if (layout->channels != 1) add(&l, " x ", "channel %d", layout->channels);
     if (layout->sp) add(&l, ", ", "sp");
     /* With one micro-batch every schedule is the naive one. */
     if (layout->micro_batches > 1 || layout->virtual_stages > 1)
@@ -103,6 +122,12 @@ void ls_layout_describe(const ls_layout *layout, char *buffer, size_t size)
         add(&l, ", ", "recompute %s", ls_recompute_name(layout->recompute));
     for (int s = 0; s < layout->given; s++)
         add(&l, s ? "," : ", layers ", "%d", layout->stage_layers[s]);
+    if (layout->overlap) add(&l, ", ", "overlap");
+    for (int i = 0; i < layout->n_strategies; i++) {
+        const ls_strategy *s = &layout->strategies[i];
+        add(&l, ", ", "layer %d %dx%dx%dx%d", s->layer, s->grid.samples, s->grid.down,
+            s->grid.across, s->grid.channels);
+    }
     snprintf(buffer, size, "%s", l.used ? l.text : "one rank");
     /* Cut in the middle of a number it would name another layout. */
     if (l.used >= size && size > 3) snprintf(buffer + size - 4, 4, "...");

@@ -26,6 +26,9 @@ enum {
     SAID_LAYERS = 128,
     SAID_MICRO_BATCHES = 256,
     SAID_VIRTUAL_STAGES = 512,
+    SAID_SPATIAL = 1024,
+    SAID_CHANNEL = 2048,
+    SAID_OVERLAP = 4096,
 };
 
 typedef struct reading {
@@ -69,6 +72,33 @@ static int number_of(word w)
     return number;
 }
 
+/* "2x1": n numbers of at least 1 with an x between, and nothing else. */
+static bool read_grid(word w, int n, int *ret_numbers)
+{
+    for (int i = 0; i < n; i++) {
+        const char *end = i + 1 < n ? memchr(w.at, 'x', w.length) : w.at + w.length;
+        if (end == NULL) return false;
+        ret_numbers[i] = number_of((word){w.at, (size_t)(end - w.at)});
+        if (ret_numbers[i] < 1) return false;
+        if (i + 1 < n) w = (word){end + 1, w.length - (size_t)(end + 1 - w.at)};
+    }
+    return true;
+}
+
+/* "layer 5 4x1x1x2": behind the word. Layers come in ascending order. */
+static bool read_strategy(const char **text, ls_layout *layout)
+{
+    int numbers[4];
+    if (layout->n_strategies == LS_MAX_STRATEGIES) return false;
+    ls_strategy *s = &layout->strategies[layout->n_strategies];
+    s->layer = number_of(next_word(text));
+    if (s->layer < 0 || (layout->n_strategies && s->layer <= s[-1].layer)) return false;
+    if (!read_grid(next_word(text), 4, numbers)) return false;
+    s->grid = (ls_layer_grid){numbers[0], numbers[1], numbers[2], numbers[3]};
+    layout->n_strategies++;
+    return true;
+}
+
 /* One axis of "dp 2 x pp 2 x sp", begun with its name. */
 static bool read_axis(word name, const char **text, reading *r)
 {
@@ -78,18 +108,30 @@ static bool read_axis(word name, const char **text, reading *r)
         say(r, SAID_SP);
         return true;
     }
-    int *degree = is(name, "dp")   ? &layout->dp
-                  : is(name, "pp") ? &layout->pp
-                  : is(name, "cp") ? &layout->cp
-                  : is(name, "tp") ? &layout->tp
-                                   : NULL;
-    if (degree == NULL) return false;
-    say(r, is(name, "dp")   ? SAID_DP
-           : is(name, "pp") ? SAID_PP
-           : is(name, "cp") ? SAID_CP
-                            : SAID_TP);
-    *degree = number_of(next_word(text));
-    return *degree >= 1;
+    if (is(name, "spatial")) {
+        int numbers[2];
+        say(r, SAID_SPATIAL);
+        if (!read_grid(next_word(text), 2, numbers)) return false;
+        layout->down = numbers[0];
+        layout->across = numbers[1];
+        return true;
+    }
+    const struct {
+        const char *name;
+        int *degree;
+        unsigned said;
+    } axes[] = {{"dp", &layout->dp, SAID_DP},
+                {"pp", &layout->pp, SAID_PP},
+                {"cp", &layout->cp, SAID_CP},
+                {"tp", &layout->tp, SAID_TP},
+                {"channel", &layout->channels, SAID_CHANNEL}};
+    for (size_t i = 0; i < sizeof axes / sizeof axes[0]; i++) {
+        if (!is(name, axes[i].name)) continue;
+        say(r, axes[i].said);
+        *axes[i].degree = number_of(next_word(text));
+        return *axes[i].degree >= 1;
+    }
+    return false;
 }
 
 /* "dp 2 x pp 2": the words from `first` on. */
@@ -140,6 +182,12 @@ static bool read_part(word first, const char **text, reading *r)
     if (is(first, "layers")) {
         say(r, SAID_LAYERS);
         return !r->twice && read_partition(text, layout);
+    }
+    if (is(first, "layer")) return read_strategy(text, layout);
+    if (is(first, "overlap")) {
+        layout->overlap = true;
+        say(r, SAID_OVERLAP);
+        return true;
     }
     int number = number_of(first);
     if (number < 1) return read_axes(first, text, r);

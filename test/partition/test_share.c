@@ -96,7 +96,11 @@ END_TEST
 /* Rank and coordinates are inverse, and the order is tp, cp, dp, pp from fast to slow. */
 START_TEST(grid)
 {
-    ls_layout layout = {.tp = 2, .cp = 3, .dp = 2, .pp = 4};
+    ls_layout layout = ls_layout_serial();
+    layout.tp = 2;
+    layout.cp = 3;
+    layout.dp = 2;
+    layout.pp = 4;
     ck_assert_int_eq(ls_layout_ranks(&layout), 48);
     for (int rank = 0; rank < 48; rank++) {
         ls_coordinates at = ls_layout_coordinates(&layout, rank);
@@ -106,10 +110,75 @@ START_TEST(grid)
         ck_assert_int_eq(at.pp, rank / 12);
         ck_assert_int_eq(ls_layout_rank(&layout, at), rank);
     }
-    ls_layout huge = {.tp = 1 << 16, .cp = 1, .dp = 1 << 16, .pp = 1},
-              none = {.tp = 0, .cp = 1, .dp = 1, .pp = 1};
+    ls_layout huge = ls_layout_serial(), none = ls_layout_serial();
+    huge.tp = huge.dp = 1 << 16;
+    none.tp = 0;
     ck_assert_int_eq(ls_layout_ranks(&huge), -1);
     ck_assert_int_eq(ls_layout_ranks(&none), -1);
+}
+END_TEST
+
+/* A network's grid: channels, columns, rows, samples from fast to slow, as that of a layer. */
+START_TEST(image_grid)
+{
+    ls_layout layout = ls_layout_serial();
+    layout.dp = 2;
+    layout.down = 4;
+    layout.across = 3;
+    layout.channels = 5;
+    const ls_layer_grid layer = {2, 4, 3, 5};
+    ck_assert_int_eq(ls_layout_ranks(&layout), 120);
+    ck_assert_int_eq(ls_layer_grid_ranks(&layer), 120);
+    for (int rank = 0; rank < 120; rank++) {
+        const ls_coordinates at = ls_layout_coordinates(&layout, rank);
+        const ls_grid_place place = ls_layer_grid_place(&layer, rank);
+        ck_assert_int_eq(at.channel, rank % 5);
+        ck_assert_int_eq(at.column, rank / 5 % 3);
+        ck_assert_int_eq(at.row, rank / 15 % 4);
+        ck_assert_int_eq(at.dp, rank / 60);
+        ck_assert_int_eq(ls_layout_rank(&layout, at), rank);
+        ck_assert_int_eq(place.channel, at.channel);
+        ck_assert_int_eq(place.column, at.column);
+        ck_assert_int_eq(place.row, at.row);
+        ck_assert_int_eq(place.sample, at.dp);
+        ck_assert_int_eq(ls_layer_grid_rank(&layer, place), rank);
+    }
+    const ls_layer_grid huge = {1 << 16, 1, 1, 1 << 16}, none = {1, 0, 1, 1};
+    ck_assert_int_eq(ls_layer_grid_ranks(&huge), -1);
+    ck_assert_int_eq(ls_layer_grid_ranks(&none), -1);
+}
+END_TEST
+
+/* A network's layout is read back as it was written. */
+START_TEST(image_description)
+{
+    char text[256];
+    ls_layout layout = ls_layout_serial(), back;
+    layout.dp = 2;
+    layout.down = 4;
+    layout.across = 1;
+    layout.channels = 5;
+    layout.overlap = true;
+    layout.n_strategies = 2;
+    layout.strategies[0] = (ls_strategy){3, {1, 8, 1, 5}};
+    layout.strategies[1] = (ls_strategy){11, {40, 1, 1, 1}};
+    ls_layout_describe(&layout, text, sizeof text);
+    ck_assert_str_eq(text, "dp 2 x spatial 4x1 x channel 5, overlap, layer 3 1x8x1x5, "
+                           "layer 11 40x1x1x1");
+    ck_assert_int_eq(ls_layout_parse("--layouts", text, &back), LS_OK);
+    ck_assert(memcmp(&back, &layout, sizeof back) == 0);
+    static const char *const bad[] = {"spatial 2",
+                                      "spatial 2x",
+                                      "spatial 2x1x1",
+                                      "spatial 0x1",
+                                      "channel 0",
+                                      "layer 3 1x8x1",
+                                      "layer 3 1x8x1x5x1",
+                                      "layer 3",
+                                      "spatial 2x1 x spatial 2x1",
+                                      "layer 3 1x1x1x1, layer 3 1x1x1x1"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        ck_assert_int_eq(ls_layout_parse("--layouts", bad[i], &back), LS_ERR_INPUT);
 }
 END_TEST
 
@@ -281,6 +350,8 @@ int main(void)
     tcase_add_test(tests, more_ranks_than_kv_heads);
     tcase_add_test(tests, equal_cuts);
     tcase_add_test(tests, grid);
+    tcase_add_test(tests, image_grid);
+    tcase_add_test(tests, image_description);
     tcase_add_test(tests, description);
     tcase_add_test(tests, description_read_back);
     tcase_add_test(tests, what_is_said_twice);

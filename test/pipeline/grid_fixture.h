@@ -293,7 +293,8 @@ static inline ls_status grid_begin(grid_rank *g, ls_rank *rank, grid_run *run)
     ls_coordinates at = ls_layout_coordinates(layout, ls_rank_index(rank));
     if (run->turned) {
         int inner = layout->dp * layout->pp, r = ls_rank_index(rank);
-        at = (ls_coordinates){r / inner, 0, r / layout->pp % layout->dp, r % layout->pp};
+        at = (ls_coordinates){
+            .tp = r / inner, .dp = r / layout->pp % layout->dp, .pp = r % layout->pp};
     }
     g->at = at;
     LS_TRY(ls_arena_create(&g->temporary, NULL, LS_MEM_TEMPORARY));

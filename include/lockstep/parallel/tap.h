@@ -51,6 +51,11 @@ typedef enum ls_point {
     LS_POINT_POOLED,     /* sentence-order head, per sequence                              */
     LS_POINT_ORDER_LOGITS,
     LS_POINT_ORDER_LOSS,
+    /* Of a convolutional network; `layer` is the number in the network. */
+    LS_POINT_OUTPUT,     /* of a layer, [images][channels][rows][columns]                  */
+    LS_POINT_BATCH_MEAN, /* of batch norm, per channel                                     */
+    LS_POINT_BATCH_RSTD, /* 1 / sqrt(variance + eps)                                       */
+    LS_POINT_IMAGE_LOSS, /* per image                                                      */
     LS_POINTS
 } ls_point;
 

@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "lockstep/base/status.h"
+#include "lockstep/partition/layer_grid.h"
 
 LS_BEGIN_DECLS
 
@@ -27,13 +28,23 @@ typedef enum ls_recompute {
 } ls_recompute;
 
 enum {
-    LS_MAX_STAGES = 256,                      /* pp * virtual_stages                        */
-    LS_LAYOUT_TEXT = 512 + 12 * LS_MAX_STAGES /* room for any layout of ls_layout_describe  */
+    LS_MAX_STAGES = 256, /* pp * virtual_stages                        */
+    LS_MAX_STRATEGIES = 64,
+    LS_LAYOUT_TEXT = 512 + 12 * LS_MAX_STAGES + 64 * LS_MAX_STRATEGIES /* room for any layout of
+                                                 ls_layout_describe                         */
 };
 
+/* The grid of one layer of a convolutional network, in place of the one that it would have. */
+typedef struct ls_strategy {
+    int layer; /* its number in the network */
+    ls_layer_grid grid;
+} ls_strategy;
+
 /* Degrees of parallelism; each at least 1. Rank r has the coordinates of Megatron-LM's order: tp
- * fastest, then cp, dp, pp: r = tp_rank + tp (cp_rank + cp (dp_rank + dp pp_rank)). Every choice
- * here leaves the bits of a run as they are. */
+ * fastest, then cp, dp, pp: r = tp_rank + tp (cp_rank + cp (dp_rank + dp pp_rank)). A convolutional
+ * network has dp, down, across and channels instead, all others 1: r = channel + channels (column +
+ * across (row + down dp_rank)), as layer_grid.h says. Every choice here leaves the bits of a run as
+ * they are. */
 typedef struct ls_layout {
     int tp;             /* tensor parallel                          */
     int cp;             /* context parallel: 1 in this version      */
@@ -48,10 +59,16 @@ typedef struct ls_layout {
      * pp * V. Stage s belongs to pipeline rank s mod pp. */
     int given;
     int stage_layers[LS_MAX_STAGES];
+    int down, across; /* spatial parallel: rows x columns of ranks over an image */
+    int channels;     /* channel parallel */
+    bool overlap;     /* compute what needs no halo while halos are under way */
+    int n_strategies;
+    ls_strategy strategies[LS_MAX_STRATEGIES]; /* in ascending order of layers */
 } ls_layout;
 
 typedef struct ls_coordinates {
     int tp, cp, dp, pp;
+    int row, column, channel; /* of a convolutional network */
 } ls_coordinates;
 
 /* One rank. */
@@ -74,10 +91,11 @@ LS_API void ls_layout_stage_bounds(const ls_layout *layout, size_t layers, size_
 LS_API const char *ls_schedule_kind_name(ls_schedule_kind kind);
 LS_API const char *ls_recompute_name(ls_recompute recompute);
 
-/* Writes the layout as "dp 2 x pp 2 x tp 2, sp, 1f1b, 4 micro-batches"; what is 1 or none is left
- * out, and with one micro-batch and one virtual stage the schedule, since all are the same then;
- * "one rank" when there is nothing to say. buffer: size bytes, always terminated, a text that does
- * not fit ends in "...". */
+/* Writes the layout as "dp 2 x pp 2 x tp 2, sp, 1f1b, 4 micro-batches", of a network as "dp 2 x
+ * spatial 2x1 x channel 2, overlap, layer 5 4x1x1x2" (samples, down, across, channels); what is 1
+ * or none is left out, and with one micro-batch and one virtual stage the schedule, since all are
+ * the same then; "one rank" when there is nothing to say. buffer: size bytes, always terminated, a
+ * text that does not fit ends in "...". */
 LS_API void ls_layout_describe(const ls_layout *layout, char *buffer, size_t size);
 
 /* Reads such a description back; what it leaves out is 1 or none, the schedule GPipe. option: who

@@ -1,0 +1,117 @@
+#include "lockstep/parallel/net_grids.h"
+
+#include "parallel/net_geometry.h"
+
+void ls_net_grids_of(const ls_layout *layout, const ls_net *net, ls_net_grids *ret_grids)
+{
+    const int pixels = layout->down * layout->across;
+    ret_grids->image = (ls_layer_grid){layout->dp, layout->down, layout->across, layout->channels};
+    for (size_t l = 0; l < net->count; l++) {
+        const ls_net_layer *layer = &net->layers[l];
+        ls_layer_grid *grid = &ret_grids->layer[l];
+        *grid = ls_net_grid_at(ret_grids, layer->from);
+        if (layer->kind == LS_NET_DENSE)
+            *grid = (ls_layer_grid){layout->dp * pixels, 1, 1, layout->channels};
+        if (l + 1 == net->count)
+            *grid = (ls_layer_grid){layout->dp * pixels * layout->channels, 1, 1, 1};
+        for (int s = 0; s < layout->n_strategies; s++)
+            if (layout->strategies[s].layer == (int)l) *grid = layout->strategies[s].grid;
+    }
+}
+
+ls_share ls_net_channel_granules(const ls_net_shape *shape, const ls_layer_grid *grid, int channel)
+{
+    return ls_share_of(shape->axis.granules, (size_t)grid->channels, (size_t)channel);
+}
+
+/* An empty block is all zero. */
+static ls_image_box box_of(ls_share images, ls_share channels, ls_rectangle area)
+{
+    ls_image_box box = {images, channels, area};
+    return ls_image_box_is_empty(&box) ? (ls_image_box){.area = {0, 0, 0, 0}} : box;
+}
+
+/* The pixels at a place, whatever images and channels there are. */
+static ls_rectangle pixels_at(const ls_net *net, const ls_net_shape *shape,
+                              const ls_layer_grid *grid, ls_grid_place at)
+{
+    const ls_spatial_grid pixels = {(size_t)grid->down, (size_t)grid->across, net->row_granules,
+                                    net->column_granules};
+    return ls_spatial_pixels(&pixels, (size_t)(at.row * grid->across + at.column), shape->height,
+                             shape->width);
+}
+
+/* The channels at a place. */
+static ls_share channels_at(const ls_net_shape *shape, const ls_layer_grid *grid, ls_grid_place at)
+{
+    const ls_share granules = ls_net_channel_granules(shape, grid, at.channel);
+    return (ls_share){granules.first * shape->axis.granule, granules.count * shape->axis.granule};
+}
+
+ls_image_box ls_net_block(const ls_net *net, const ls_net_shape *shape, const ls_layer_grid *grid,
+                          size_t batch, int rank)
+{
+    const ls_grid_place at = ls_layer_grid_place(grid, rank);
+    return box_of(ls_share_of(batch, (size_t)grid->samples, (size_t)at.sample),
+                  channels_at(shape, grid, at), pixels_at(net, shape, grid, at));
+}
+
+static ls_rectangle all_pixels(const ls_net_shape *shape)
+{
+    return (ls_rectangle){0, 0, shape->height, shape->width};
+}
+
+/* The input channels of the convolution groups in which output channels `own` lie. */
+static ls_share group_channels(const ls_net_layer *layer, const ls_net_shape *in, ls_share own)
+{
+    const size_t made = layer->channels / layer->groups, read = in->channels / layer->groups;
+    const size_t first = own.first / made, last = (own.first + own.count - 1) / made;
+    return (ls_share){first * read, (last - first + 1) * read};
+}
+
+ls_image_box ls_net_reads(const ls_net *net, const ls_net_shapes *shapes, size_t l,
+                          const ls_layer_grid *grid, size_t batch, int rank)
+{
+    const ls_net_layer *layer = &net->layers[l];
+    const ls_net_shape *in = ls_net_shape_at(shapes, layer->from);
+    const ls_image_box own = ls_net_block(net, &shapes->layer[l], grid, batch, rank);
+    const ls_window window = ls_net_window(layer, in);
+    ls_image_box box = own;
+    if (layer->kind == LS_NET_GLOBAL_POOL) return ls_net_block(net, in, grid, batch, rank);
+    if (ls_image_box_is_empty(&own)) return own;
+    if (ls_net_has_window(layer->kind)) box.area = ls_window_reads(&window, own.area);
+    if (layer->kind == LS_NET_CONV) box.channels = group_channels(layer, in, own.channels);
+    if (layer->kind == LS_NET_DENSE) {
+        box.channels = (ls_share){0, in->channels};
+        box.area = all_pixels(in);
+    }
+    if (layer->kind == LS_NET_RESPONSE_NORM) {
+        const ls_response_norm norm = ls_net_response_norm(layer, in);
+        const ls_channels read =
+            ls_response_norm_reads(&norm, (ls_channels){own.channels.first, own.channels.count});
+        box.channels = (ls_share){read.first, read.count};
+    }
+    return box_of(box.images, box.channels, box.area);
+}
+
+ls_image_box ls_net_read_by(const ls_net *net, const ls_net_shapes *shapes, size_t l,
+                            const ls_layer_grid *grid, size_t batch, int rank)
+{
+    const ls_net_layer *layer = &net->layers[l];
+    const ls_net_shape *in = ls_net_shape_at(shapes, layer->from), *out = &shapes->layer[l];
+    const ls_grid_place at = ls_layer_grid_place(grid, rank);
+    const ls_window window = ls_net_window(layer, in);
+    /* With channels cut a rank makes a part of dx of more channels than its own of the input. */
+    ls_image_box box = {ls_share_of(batch, (size_t)grid->samples, (size_t)at.sample),
+                        channels_at(out, grid, at), pixels_at(net, in, grid, at)};
+    if (ls_net_has_window(layer->kind)) box.area = ls_window_read_by(&window, box.area);
+    if (layer->kind == LS_NET_GLOBAL_POOL || layer->kind == LS_NET_DENSE)
+        box.area = all_pixels(out);
+    if (layer->kind == LS_NET_RESPONSE_NORM && box.channels.count) {
+        const ls_response_norm norm = ls_net_response_norm(layer, in);
+        const ls_channels read =
+            ls_response_norm_read_by(&norm, (ls_channels){box.channels.first, box.channels.count});
+        box.channels = (ls_share){read.first, read.count};
+    }
+    return box_of(box.images, box.channels, box.area);
+}

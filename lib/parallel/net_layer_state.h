@@ -1,0 +1,143 @@
+/* net_layer_state.h - what stands behind ls_sharded_net: the state of a layer on a rank, and what a
+ * kind of layer has to do.
+ *
+ * The engine (net_passes.c) knows boxes and exchanges, and no arithmetic; a kind (net_conv.c, ...)
+ * knows its arithmetic on the blocks that it is given, and what it sums over ranks. Forward of a
+ * layer:
+ *
+ *     engine   x := what this rank reads of the layer's input (exchange, or the block as it is)
+ *     kind     y := this rank's block of the output
+ *
+ * Backward, in descending order of layers:
+ *
+ *     engine   dy := gradient of the block: sum of what the readers gave, ascending by reader
+ *     kind     parameter gradients; dx := gradient of this rank's block of the INPUT in the layer's
+ *              own grid (`takes`), with the exchanges of dy that it needs
+ *     engine   dx to the owners of the input, where these are others
+ */
+#ifndef LS_PARALLEL_NET_LAYER_STATE_H
+#define LS_PARALLEL_NET_LAYER_STATE_H
+
+#include "lockstep/comm/exchange.h"
+#include "lockstep/comm/sum_plan.h"
+#include "lockstep/kernels/image_layout.h"
+#include "lockstep/parallel/sharded_net.h"
+#include "parallel/net_sums.h"
+
+/* A list of boxes that pass between all members of the world, computed once. needed: somebody wants
+ * what another has; without, nothing is sent and the block stands where it is. */
+typedef struct ls_net_route {
+    bool needed;
+    ls_transfer *transfers; /* freed with free() */
+    size_t n_transfers;
+} ls_net_route;
+
+/* One input of a layer (an ADD has two). */
+#define ls_net_input LS_TYPED(ls_net_input)
+typedef struct ls_net_input {
+    int from; /* layer or LS_NET_IMAGE */
+    const ls_net_shape *shape;
+    ls_image_box reads;  /* of the input, to make the own block of the output          */
+    ls_image_box takes;  /* the own block of the input in the layer's grid: dx is made here */
+    ls_net_route arrive; /* owners' blocks -> reads                                    */
+    ls_net_route leave;  /* takes -> owners' blocks, of dx                             */
+    const ls_real *x;    /* the block `reads`, from forward to backward                */
+} ls_net_input;
+
+#define ls_net_layer_state LS_TYPED(ls_net_layer_state)
+typedef struct ls_net_layer_state {
+    const ls_net_layer *layer;
+    size_t number;
+    ls_layer_grid grid;
+    ls_grid_place at;          /* where this rank stands in it */
+    const ls_net_shape *shape; /* of the output */
+    ls_image_box own;          /* the block of the output */
+    int n_inputs;
+    ls_net_input input[2];
+    ls_net_route dy_halo; /* CONV, pooling, RESPONSE_NORM: owners' blocks of dy -> read_by */
+    ls_image_box read_by; /* the outputs whose gradients dx of `takes` needs            */
+    ls_net_sums *sums;    /* over images and pixels (net_sums.h), of the layer's grid;
+                             shared by layers of one grid                               */
+    ls_group *columns;    /* members that have the same images and pixels and other channels */
+    const struct LS_TYPED(ls_net_operations) * operations;
+    ls_real *y;    /* the own block, kept until no reader needs it               */
+    ls_real *dy;   /* its gradient, during the backward pass                     */
+    void *kept;    /* what the kind keeps from forward to backward; in net->kept */
+    void *lasting; /* what the kind made in `create`; in net->lasting            */
+} ls_net_layer_state;
+
+struct ls_sharded_net {
+    ls_sharded_net_setup setup;
+    ls_store *store;
+    const ls_net *net;
+    ls_net_shapes shapes;
+    ls_net_grids grids;
+    ls_memory *memory;
+    ls_arena *lasting;   /* as long as the network                       */
+    ls_arena *kept;      /* from forward to backward                     */
+    ls_arena *temporary; /* during one call of a kind                    */
+    ls_net_layer_state *layers;
+    ls_batch batch; /* of the pass under way */
+    bool forward_done;
+    ls_real *loss_gradient; /* of the logits' block */
+};
+
+/* What a kind of layer does. create and backward may be NULL where there is nothing to do. Every
+ * member of the world calls each of them for the same layer at the same time, also with an empty
+ * block. */
+#define ls_net_operations LS_TYPED(ls_net_operations)
+typedef struct ls_net_operations {
+    /* Once: tables, splits of groups. */
+    ls_status (*create)(ls_sharded_net *net, ls_net_layer_state *l);
+    /* The rectangle `outputs` of the own block l->y, from x, which holds box x_box of the input:
+     * the whole block `reads`; with `parts` also the own block of the input, for the outputs that
+     * read nothing else. (input[1], if there is one: l->input[1].x.) */
+    ls_status (*forward)(ls_sharded_net *net, ls_net_layer_state *l, ls_rectangle outputs,
+                         const ls_real *x, const ls_image_box *x_box);
+    /* Whether forward may be called for parts of the block, one after another: then, with overlap,
+     * what needs no halo is made while the halo is under way. */
+    bool parts;
+    /* Parameter gradients into the store; dx[i]: the block input[i].takes, to be overwritten; NULL
+     * when nobody wants it (the image). dy: l->dy. */
+    ls_status (*backward)(ls_sharded_net *net, ls_net_layer_state *l, ls_real *const *dx);
+} ls_net_operations;
+
+/* One variable for each kind, defined in its file. */
+#define ls_net_conv_operations LS_TYPED(ls_net_conv_operations)
+#define ls_net_max_pool_operations LS_TYPED(ls_net_max_pool_operations)
+#define ls_net_average_pool_operations LS_TYPED(ls_net_average_pool_operations)
+#define ls_net_global_pool_operations LS_TYPED(ls_net_global_pool_operations)
+#define ls_net_batch_norm_operations LS_TYPED(ls_net_batch_norm_operations)
+#define ls_net_relu_operations LS_TYPED(ls_net_relu_operations)
+#define ls_net_response_norm_operations LS_TYPED(ls_net_response_norm_operations)
+#define ls_net_dropout_operations LS_TYPED(ls_net_dropout_operations)
+#define ls_net_dense_operations LS_TYPED(ls_net_dense_operations)
+#define ls_net_add_operations LS_TYPED(ls_net_add_operations)
+extern const ls_net_operations ls_net_conv_operations, ls_net_max_pool_operations,
+    ls_net_average_pool_operations, ls_net_global_pool_operations, ls_net_batch_norm_operations,
+    ls_net_relu_operations, ls_net_response_norm_operations, ls_net_dropout_operations,
+    ls_net_dense_operations, ls_net_add_operations;
+
+/* ---- what the engine offers to kinds */
+
+/* Boxes along a route, over all ranks: begin, and whoever needs what comes calls ls_exchange_end.
+ * from: the block `owned`; to: the block `wanted`. A route that is not needed may not be begun. */
+#define ls_net_begin LS_TYPED(ls_net_begin)
+ls_status ls_net_begin(ls_sharded_net *net, const ls_net_route *route, const ls_image_box *owned,
+                       const void *from, const ls_image_box *wanted, void *to, ls_dtype dtype,
+                       ls_exchange **ret_exchange) LS_MUST_USE;
+
+/* The gradient blocks `read_by` of layer l's output: l->dy itself where no halo is needed, else
+ * from net->temporary by an exchange. values: laid out as l->dy (of whatever dtype: max pooling
+ * sends its places too). */
+#define ls_net_halo_of LS_TYPED(ls_net_halo_of)
+ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, const void *values,
+                         ls_dtype dtype, const void **ret_values) LS_MUST_USE;
+
+/* The layout of a block for the kernels: what it covers, and the stride from image to image. */
+static inline ls_image_layout ls_net_layout_of(const ls_image_box *box)
+{
+    return (ls_image_layout){box->area, box->channels.count * box->area.height * box->area.width};
+}
+
+#endif
