@@ -62,7 +62,8 @@ typedef struct ls_net_layer_state {
     const struct LS_TYPED(ls_net_operations) * operations;
     ls_real *y;    /* the own block, kept until no reader needs it               */
     ls_real *dy;   /* its gradient, during the backward pass                     */
-    void *kept;    /* what the kind keeps from forward to backward; in net->kept */
+    void *kept;    /* what the kind keeps from forward to backward, in net->kept; NULL at its first
+                      call of a forward pass */
     void *lasting; /* what the kind made in `create`; in net->lasting            */
 } ls_net_layer_state;
 
