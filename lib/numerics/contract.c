@@ -2,7 +2,8 @@
  *
  * The digest is taken of a text, one constant per line, numbers as hexadecimal bits. It tells apart
  * two builds whose constants differ; the order of operations that goes with them is what the
- * version in the name stands for. */
+ * version in the name stands for. A purpose of random numbers that comes later (networks' dropout)
+ * changes no number drawn before and is left out, so that older files stay good. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

@@ -168,7 +168,6 @@ static size_t count_valid(const int32_t *labels, size_t n)
 ls_status ls_serial_take_batch(ls_serial *serial, const ls_batch *batch)
 {
     ls_status status = LS_OK;
-    serial->ready = false;
     LS_TRY(check_batch(serial, batch));
     ls_arena_release(serial->kept, serial->kept_mark);
 

@@ -1,10 +1,11 @@
-/* serial_model.c - making and unmaking the serial model.
+/* serial_model.c - making and unmaking the serial models.
  *
- * The parameters belong to the caller's store. What the model owns is room: for what a forward pass
- * keeps, for temporaries, and for the rotary tables. */
+ * The parameters belong to the caller's store. What a model owns is room: for what a forward pass
+ * keeps, for temporaries, and for a transformer's rotary tables. */
 #include <stdlib.h>
 
 #include "lockstep/kernels/rotary.h"
+#include "serial/serial_net.h"
 #include "serial/serial_parts.h"
 
 /* Every parameter, whole, with room for the gradient of each of its uses. */
@@ -40,19 +41,10 @@ exit:
     return status;
 }
 
-ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine engine,
-                           ls_memory *memory)
+/* The axes and the room of a transformer. */
+static ls_status make_transformer(ls_serial *serial)
 {
     ls_status status = LS_OK;
-    ls_serial *serial = NULL;
-    LS_TRY(ls_config_require(&store->table->config, LS_MODEL_TRANSFORMER, "the serial model"));
-    LS_TRY(check_store(store));
-
-    serial = calloc(1, sizeof *serial);
-    if (serial == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a serial model");
-    serial->store = store;
-    serial->config = &store->table->config;
-    serial->engine = engine;
     serial->model = ls_axis_whole(serial->config->d_model);
     serial->heads = ls_config_heads_axis(serial->config);
     serial->kv = ls_config_kv_axis(serial->config);
@@ -63,9 +55,29 @@ ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine en
     if (serial->layers == NULL)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the %zu layers of a serial model",
                 serial->config->layers);
+    if (serial->config->position == LS_ROTARY) LS_TRY(make_rotary_tables(serial));
+exit:
+    return status;
+}
+
+ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine engine,
+                           ls_memory *memory)
+{
+    ls_status status = LS_OK;
+    ls_serial *serial = NULL;
+    LS_TRY(check_store(store));
+
+    serial = calloc(1, sizeof *serial);
+    if (serial == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a serial model");
+    serial->store = store;
+    serial->config = &store->table->config;
+    serial->engine = engine;
     LS_TRY(ls_arena_create(&serial->kept, memory, LS_MEM_ACTIVATIONS));
     LS_TRY(ls_arena_create(&serial->temporary, memory, LS_MEM_TEMPORARY));
-    if (serial->config->position == LS_ROTARY) LS_TRY(make_rotary_tables(serial));
+    if (serial->config->kind == LS_MODEL_NET)
+        LS_TRY(ls_serial_net_create(&serial->net, &serial->config->net));
+    else
+        LS_TRY(make_transformer(serial));
     serial->kept_mark = ls_arena_mark(serial->kept);
 
     *ret_serial = serial;
@@ -82,6 +94,7 @@ void ls_serial_destroy(ls_serial **serial)
     ls_arena_destroy(&gone->kept);
     ls_arena_destroy(&gone->temporary);
     free(gone->layers);
+    free(gone->net);
     free(gone);
     *serial = NULL;
 }
@@ -99,5 +112,6 @@ void ls_serial_losses(const ls_serial *serial, ls_real *ret_token, ls_real *ret_
 
 const ls_real *ls_serial_logits(const ls_serial *serial)
 {
-    return serial->ready ? serial->z : NULL;
+    if (!serial->ready) return NULL;
+    return serial->net ? ls_serial_net_logits(serial->net) : serial->z;
 }

@@ -1,5 +1,6 @@
 /* serial_parts.h - what the files of the serial model share: the state between a forward pass and
- * its backward pass, and the parts that both are made of.
+ * its backward pass, and the parts of a transformer that both are made of (those of a convolutional
+ * network: serial_net.h).
  *
  * Dimensions: B sequences, S tokens of each, D model width, H query heads, Hkv key/value heads, dh
  * head width, F feed-forward width, V vocabulary (Vp padded), L layers. "tokens x D" is B S rows of
@@ -43,11 +44,25 @@ typedef struct ls_serial_order_head {
     size_t valid;               /* labels that are not LS_IGNORE                */
 } ls_serial_order_head;
 
+#define ls_serial_net LS_TYPED(ls_serial_net)
+typedef struct ls_serial_net ls_serial_net; /* serial_net.h */
+
 struct ls_serial {
     ls_store *store; /* not owned */
     const ls_config *config;
     ls_engine engine;
     const volatile int *stop; /* not NULL: an end is wanted once it is not 0 */
+
+    /* Room. `kept` holds the rotary tables for ever and, behind `kept_mark`, the activations of the
+     * last forward pass; `temporary` is empty between calls. */
+    ls_arena *kept, *temporary;
+    size_t kept_mark;
+
+    /* The last forward pass: it went well, and no backward pass has used it up. */
+    bool ready;
+    ls_batch batch; /* its arrays are copies */
+
+    ls_serial_net *net; /* of a convolutional network; NULL: the rest is a transformer's */
 
     /* The axes of the sums (rule 7). A cut axis has granules whether somebody cuts it or not: this
      * is how the serial model fixes the order for every layout. */
@@ -57,15 +72,9 @@ struct ls_serial {
     ls_axis ff;    /* F                         */
     ls_axis vocab; /* Vp                        */
 
-    /* Room. `kept` holds the rotary tables for ever and, behind `kept_mark`, the activations of the
-     * last forward pass; `temporary` is empty between calls. */
-    ls_arena *kept, *temporary;
-    size_t kept_mark;
     ls_real *cosine, *sine; /* seq x dh/2 each: rotary models alone */
 
-    /* The last forward pass. */
-    bool ready;                /* it went well, and no backward pass has used it up  */
-    ls_batch batch;            /* its tokens and targets are copies                  */
+    /* What the last forward pass kept. */
     ls_axis tokens;            /* B granules of S (rule 9)                           */
     ls_axis sequences;         /* B granules of 1: one row per sequence              */
     const unsigned char *seen; /* tokens: 0 where nobody attends to; NULL: all seen  */
@@ -82,6 +91,25 @@ struct ls_serial {
     ls_serial_order_head order;
     ls_real token_loss, order_loss; /* what the loss is made of                       */
 };
+
+/* ---- for both kinds of model: serial_step.c */
+
+/* LS_ERR_INTERRUPTED when somebody wants an end; asked between two layers. */
+#define ls_serial_check_stop LS_TYPED(ls_serial_check_stop)
+ls_status ls_serial_check_stop(const ls_serial *serial) LS_MUST_USE;
+
+static inline size_t ls_serial_slot_elements(const ls_slot *slot)
+{
+    return slot->rows * slot->cols;
+}
+
+/* ---- the passes of a transformer: serial_transformer.c */
+
+#define ls_serial_transformer_forward LS_TYPED(ls_serial_transformer_forward)
+ls_status ls_serial_transformer_forward(ls_serial *serial, const ls_batch *batch,
+                                        ls_real *ret_loss) LS_MUST_USE;
+#define ls_serial_transformer_backward LS_TYPED(ls_serial_transformer_backward)
+ls_status ls_serial_transformer_backward(ls_serial *serial) LS_MUST_USE;
 
 /* ---- a linear layer: serial_linear.c */
 
@@ -199,8 +227,8 @@ ls_status ls_serial_loss_forward(ls_serial *serial, ls_real *ret_loss) LS_MUST_U
 #define ls_serial_loss_backward LS_TYPED(ls_serial_loss_backward)
 void ls_serial_loss_backward(ls_serial *serial);
 
-/* serial_step.c. Sets the gradient of an untied parameter outside the layers to +0; nothing when
- * the model has no such parameter. */
+/* serial_transformer.c. Sets the gradient of an untied parameter outside the layers to +0; nothing
+ * when the model has no such parameter. */
 #define ls_serial_zero_gradient LS_TYPED(ls_serial_zero_gradient)
 void ls_serial_zero_gradient(const ls_serial *serial, ls_role role);
 

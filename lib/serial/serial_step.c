@@ -1,14 +1,13 @@
 /* serial_step.c - a training step: forward, backward, norm of the gradient, update.
  *
- * Begin here to read the serial model. */
-#include <string.h>
-
+ * Begin here to read the serial models; the passes go on in serial_transformer.c or serial_net.c.
+ */
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/numerics/tree.h"
+#include "serial/serial_net.h"
 #include "serial/serial_parts.h"
 
-/* Somebody wants an end, between two layers. */
-static ls_status check_stop(const ls_serial *serial)
+ls_status ls_serial_check_stop(const ls_serial *serial)
 {
     ls_status status = LS_OK;
     /* A plain int, because a signal handler sets it; read whole and unordered. */
@@ -21,94 +20,23 @@ exit:
 ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch, ls_real *ret_loss)
 {
     ls_status status = LS_OK;
-    const size_t L = serial->config->layers;
-    ls_real loss;
-    const bool post = serial->config->norm_place == LS_NORM_POST;
-    LS_TRY(ls_serial_take_batch(serial, batch));
-
-    ls_serial_embedding_forward(serial, serial->layers[0].x);
-    for (size_t l = 0; l < L; l++) {
-        ls_real *y = l + 1 < L ? serial->layers[l + 1].x : serial->x;
-        LS_TRY(check_stop(serial));
-        LS_TRY((post ? ls_serial_block_post_forward : ls_serial_block_forward)(serial, l, y));
-    }
-    LS_TRY(check_stop(serial));
-    LS_TRY(ls_serial_head_forward(serial));
-    LS_TRY(ls_serial_loss_forward(serial, &serial->token_loss));
-    loss = serial->token_loss;
-    if (serial->config->sentence_order) { /* losses in order (rule 11) */
-        LS_TRY(ls_serial_order_head_forward(serial, &serial->order_loss));
-        loss = loss + serial->order_loss;
-    }
-
+    serial->ready = false;
+    LS_TRY((serial->net ? ls_serial_net_forward : ls_serial_transformer_forward)(serial, batch,
+                                                                                 ret_loss));
     serial->ready = true;
-    *ret_loss = loss;
 exit:
     return status;
-}
-
-static size_t slot_elements(const ls_slot *slot)
-{
-    return slot->rows * slot->cols;
-}
-
-static void zero_slot(const ls_slot *slot, int uses)
-{
-    for (int use = 0; use < uses; use++)
-        memset(slot->grad[use], 0, slot_elements(slot) * sizeof *slot->grad[use]);
-}
-
-/* No valid target: the loss is 0 whatever the parameters, every gradient +0 (rule 15). */
-static void zero_gradients(const ls_serial *serial)
-{
-    for (size_t i = 0; i < serial->store->table->count; i++)
-        zero_slot(&serial->store->slots[i], serial->store->table->params[i].uses);
-}
-
-void ls_serial_zero_gradient(const ls_serial *serial, ls_role role)
-{
-    ls_slot *slot = ls_store_slot(serial->store, role, 0);
-    if (slot) zero_slot(slot, 1);
-}
-
-/* A tied parameter was summed over the batch once for each of its uses; these meet last, the input
- * first (rule 13). */
-static void add_uses(const ls_serial *serial)
-{
-    for (size_t i = 0; i < serial->store->table->count; i++) {
-        ls_slot *slot = &serial->store->slots[i];
-        for (int use = 1; use < serial->store->table->params[i].uses; use++)
-            ls_add(slot->grad[0], slot->grad[0], slot->grad[use], slot_elements(slot));
-    }
 }
 
 ls_status ls_serial_backward(ls_serial *serial)
 {
     ls_status status = LS_OK;
-    const size_t n = ls_axis_extent(serial->tokens) * serial->config->d_model;
-    const size_t mark = ls_arena_mark(serial->temporary);
-    const bool post = serial->config->norm_place == LS_NORM_POST;
-    ls_real *dx = NULL;
     if (!serial->ready)
         LS_FAIL(LS_ERR_INPUT, "backward pass: there is no forward pass that it could follow; each "
                               "forward pass allows one");
     serial->ready = false; /* the logits become their gradient */
-    if (serial->valid == 0 && serial->order.valid == 0) {
-        zero_gradients(serial);
-        goto exit;
-    }
-    LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof *dx, &dx));
-
-    if (serial->valid > 0) ls_serial_loss_backward(serial);
-    LS_TRY(ls_serial_head_backward(serial, dx));
-    for (size_t l = serial->config->layers; l-- > 0;) {
-        LS_TRY(check_stop(serial));
-        LS_TRY((post ? ls_serial_block_post_backward : ls_serial_block_backward)(serial, l, dx));
-    }
-    LS_TRY(ls_serial_embedding_backward(serial, dx));
-    add_uses(serial);
+    LS_TRY((serial->net ? ls_serial_net_backward : ls_serial_transformer_backward)(serial));
 exit:
-    ls_arena_release(serial->temporary, mark);
     return status;
 }
 
@@ -130,11 +58,12 @@ void ls_serial_update(ls_serial *serial, const ls_update *update, double squares
 {
     const double factor = ls_clip_factor(squares, max_norm);
     for (size_t i = 0; i < serial->store->table->count; i++) {
+        const ls_param *param = &serial->store->table->params[i];
         ls_slot *slot = &serial->store->slots[i];
-        const size_t n = slot_elements(slot);
+        if (param->state) continue; /* written by the forward pass alone */
+        const size_t n = ls_serial_slot_elements(slot);
         if (factor != 1) ls_scale(slot->grad[0], slot->grad[0], (ls_real)factor, n);
         /* Padding too: its gradient and its value are +0 and stay so. */
-        ls_update_apply(update, serial->store->table->params[i].decay, slot->value, slot->m,
-                        slot->v, slot->grad[0], n);
+        ls_update_apply(update, param->decay, slot->value, slot->m, slot->v, slot->grad[0], n);
     }
 }

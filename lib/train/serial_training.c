@@ -49,7 +49,7 @@ ls_status ls_train_serial(const ls_run *run, const ls_param_table *table, const 
     if (watcher->begin) LS_TRY(watcher->begin(watcher->context, run, table, result.first_step));
 
     for (uint64_t step = result.first_step; step < run->steps; step++) {
-        ls_step now = {.step = step, .tokens = batch.batch.B * batch.batch.S};
+        ls_step now = {.step = step, .tokens = ls_run_tokens(run)};
         ls_update update = ls_step_update(run, step);
         double squares;
         ls_real loss;

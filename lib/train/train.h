@@ -13,6 +13,7 @@
 #include "lockstep/model/batch.h"
 #include "lockstep/model/config.h"
 #include "lockstep/model/foreign.h"
+#include "lockstep/model/images.h"
 #include "lockstep/model/param_table.h"
 #include "lockstep/model/text.h"
 #include "lockstep/numerics/gemm.h"
@@ -33,27 +34,28 @@ typedef struct ls_run {
     ls_layout layout;
     bool serial; /* the baseline: one thread that knows no rank; layout is not read */
     ls_engine engine;
-    ls_dtype dtype; /* LS_F32 or LS_F64 */
-    const ls_text *text;
+    ls_dtype dtype;          /* LS_F32 or LS_F64 */
+    const ls_text *text;     /* of a transformer          */
+    const ls_images *images; /* of a convolutional network */
     /* The global batches of steps given[0].step, + 1, ... (first is 0, S the configuration's), in
-     * place of what the text gives: `text` may then be NULL. NULL: from the text. */
+     * place of what the text or the images give: they may then be NULL. NULL: from these. */
     const ls_batch *given;
     size_t n_given;
     uint64_t seed;   /* of initial values, dropout and data                             */
     bool seed_given; /* else a loaded checkpoint's own seed goes before it              */
     uint64_t steps;  /* the step to reach: a checkpoint goes on from its own */
-    size_t batch;    /* sequences of the global batch */
+    size_t batch;    /* sequences or images of the global batch */
     ls_optimizer optimizer;
     double lr, lr_floor;
     uint64_t warmup, lr_total; /* see ls_learning_rate */
     double beta1, beta2, adam_eps, weight_decay;
-    double clip;        /* 0: none */
-    const char *load;   /* checkpoint to begin from, ours or weights under others' names, see
-                           ls_tensor_set_open; NULL: initial values from the seed */
+    double clip;               /* 0: none */
+    const char *load;          /* checkpoint to begin from, ours or weights under others' names, see
+                                  ls_tensor_set_open; NULL: initial values from the seed */
     const ls_initial *initial; /* to begin from, in place of `load` and of what the seed gives;
                                   NULL: none */
-    const char *save;   /* safetensors to write at the end; NULL: none */
-    ls_names names;     /* whose names it has: others' hold bare weights */
+    const char *save;          /* safetensors to write at the end; NULL: none */
+    ls_names names;            /* whose names it has: others' hold bare weights */
     const char *trace;  /* file for what every rank did (trace_file.h); NULL: none. The serial
                            baseline then runs a few steps too, to be compared with */
     bool no_digest;     /* leave the result's digest empty: then nothing is gathered at the end, and
@@ -68,7 +70,8 @@ typedef struct ls_run {
  * seed 1234, batch of the configuration, f32, portable. */
 void ls_run_defaults(ls_run *ret_run, const ls_config *config);
 
-/* Whether everything but the text (ls_text_check) fits together: configuration, layout against it,
+/* Whether everything but the text (ls_text_check_model) or the images (ls_images_check) fits
+ * together: configuration, layout against it,
  * batch, steps. LS_ERR_INPUT: one line with the option, the value and what is allowed. */
 ls_status ls_run_check(const ls_run *run) LS_MUST_USE;
 
@@ -80,8 +83,8 @@ typedef struct ls_step {
     double loss;
     double norm; /* of the gradient, before clipping */
     double lr;
-    uint64_t tokens;
-    uint64_t ns; /* wall time of the step */
+    uint64_t tokens; /* or images, of a network */
+    uint64_t ns;     /* wall time of the step */
 } ls_step;
 
 /* Somebody who looks on. Called by one thread at a time (rank 0's, or the serial one), in this
@@ -110,14 +113,15 @@ typedef struct ls_train_result {
                         rows); empty with run->no_digest */
     uint64_t first_step, last_step; /* steps done before and after */
     double first_loss, last_loss;
-    uint64_t ns; /* of all steps together */
-    uint64_t tokens;
+    uint64_t ns;     /* of all steps together */
+    uint64_t tokens; /* or images */
     int ranks;
     ls_rank_report *rank; /* one per rank */
 } ls_train_result;
 
-/* Runs. watcher may be NULL. Errors: what ls_run_check and ls_text_check refuse, before anything
- * runs; those of everything below. On failure *ret_result is untouched and no file is left. */
+/* Runs. watcher may be NULL. Errors: what ls_run_check and the check of the text or the images
+ * refuse, before anything runs; those of everything below. On failure *ret_result is untouched and
+ * no file is left. */
 ls_status ls_train(const ls_run *run, const ls_watcher *watcher,
                    ls_train_result *ret_result) LS_MUST_USE;
 void ls_train_result_free(ls_train_result *result);

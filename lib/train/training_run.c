@@ -6,7 +6,6 @@
 #include "io/new_folder.h"
 #include "lockstep/comm/trace.h"
 #include "lockstep/io/safetensors.h"
-#include "lockstep/model/masked_text.h"
 #include "train/checkpoint_metadata.h"
 #include "train/training.h"
 
@@ -46,14 +45,32 @@ ls_status ls_run_check(const ls_run *run)
     ls_config config = run->config;
     config.batch = run->batch;
     LS_TRY(ls_config_check(&run->config));
-    LS_TRY(ls_config_require(&run->config, LS_MODEL_TRANSFORMER, "a run"));
-    if (run->batch < 1) LS_FAIL(LS_ERR_INPUT, "--batch 0: a batch has at least one sequence");
-    if (!run->serial) LS_TRY(ls_layout_check(&run->layout, &config));
+    if (run->batch < 1)
+        LS_FAIL(LS_ERR_INPUT, "--batch 0: a batch has at least one %s",
+                config.kind == LS_MODEL_NET ? "image" : "sequence");
+    if (!run->serial) {
+        LS_TRY(ls_config_require(&run->config, LS_MODEL_TRANSFORMER, "a layout"));
+        LS_TRY(ls_layout_check(&run->layout, &config));
+    }
     if (run->dtype != LS_F32 && run->dtype != LS_F64)
         LS_FAIL(LS_ERR_INPUT, "--dtype %s: use f32 or f64", ls_dtype_name(run->dtype));
     if (run->steps > UINT32_MAX)
         LS_FAIL(LS_ERR_INPUT, "--steps %llu: at most %u", (unsigned long long)run->steps,
                 UINT32_MAX);
+exit:
+    return status;
+}
+
+ls_status ls_run_check_data(const ls_run *run)
+{
+    ls_status status = LS_OK;
+    if (run->config.kind == LS_MODEL_NET) {
+        if (!run->images) LS_FAIL(LS_ERR_INPUT, "a run of a convolutional network needs images");
+        LS_TRY(ls_images_check(run->images, "the images", &run->config));
+    } else {
+        if (!run->text) LS_FAIL(LS_ERR_INPUT, "a run needs a text");
+        LS_TRY(ls_text_check_model(run->text, "the text", &run->config));
+    }
 exit:
     return status;
 }
@@ -91,10 +108,7 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result
     ls_safetensors_writer *trial = NULL;
 
     LS_TRY(ls_run_check(run));
-    if (!run->given) {
-        if (!run->text) LS_FAIL(LS_ERR_INPUT, "a run needs a text");
-        LS_TRY(ls_text_check_model(run->text, "the text", &run->config));
-    }
+    if (!run->given) LS_TRY(ls_run_check_data(run));
     LS_TRY(ls_param_table_create(&table, &run->config));
     if (!watcher) watcher = &nobody;
     /* A place that cannot be written is better known before the training than after. */
@@ -159,106 +173,6 @@ void ls_rank_report_memory(ls_rank_report *report, const ls_memory *memory)
     for (int c = 0; c < LS_MEM_CATEGORIES; c++)
         report->peak_bytes[c] = ls_memory_peak_bytes(memory, (ls_memory_category)c);
     report->total_peak_bytes = ls_memory_total_peak_bytes(memory);
-}
-
-ls_status ls_step_batch_create(ls_step_batch *ret_batch, const ls_run *run, size_t first,
-                               size_t sequences)
-{
-    ls_status status = LS_OK;
-    ls_step_batch batch;
-    size_t n = sequences * run->config.seq;
-
-    memset(&batch, 0, sizeof batch);
-    batch.tokens = malloc((n + 1) * sizeof *batch.tokens);
-    batch.targets = malloc((n + 1) * sizeof *batch.targets);
-    if (!batch.tokens || !batch.targets)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a batch of %zu tokens", n);
-    if (run->config.objective == LS_MASKED_TOKEN) {
-        batch.segments = malloc((n + 1) * sizeof *batch.segments);
-        batch.lengths = malloc((sequences + 1) * sizeof *batch.lengths);
-        batch.order = malloc((sequences + 1) * sizeof *batch.order);
-        if (!batch.segments || !batch.lengths || !batch.order)
-            LS_FAIL(LS_ERR_MEMORY, "no memory for a batch of %zu tokens", n);
-    }
-    batch.batch.B = sequences;
-    batch.batch.S = run->config.seq;
-    batch.batch.first = first;
-    batch.batch.tokens = batch.tokens;
-    batch.batch.targets = batch.targets;
-    batch.batch.segments = batch.segments;
-    batch.batch.lengths = batch.lengths;
-    batch.batch.order = batch.order;
-    batch.batch.seed = run->seed;
-    batch.batch.dropout = true;
-    *ret_batch = batch;
-    return status;
-exit:
-    ls_step_batch_free(&batch);
-    return status;
-}
-
-ls_status ls_run_check_given(const ls_run *run, uint64_t first_step)
-{
-    ls_status status = LS_OK;
-    if (!run->given || first_step >= run->steps) return LS_OK;
-    if (run->n_given == 0 || first_step < run->given[0].step ||
-        run->steps > run->given[0].step + run->n_given)
-        LS_FAIL(LS_ERR_INPUT,
-                "batches are given for %zu steps from %u on; steps %llu to %llu need one",
-                run->n_given, run->n_given ? run->given[0].step : 0, (unsigned long long)first_step,
-                (unsigned long long)run->steps - 1);
-    for (size_t i = 0; i < run->n_given; i++)
-        if (run->given[i].B != run->batch || run->given[i].S != run->config.seq ||
-            run->given[i].first != 0)
-            LS_FAIL(
-                LS_ERR_INPUT, "the batch given for step %u is %zu x %zu; the run's are %zu x %zu",
-                run->given[i].step, run->given[i].B, run->given[i].S, run->batch, run->config.seq);
-exit:
-    return status;
-}
-
-static void copy_ids(int32_t *into, const int32_t *from, size_t first, size_t count, int32_t absent)
-{
-    for (size_t i = 0; into && i < count; i++) into[i] = from ? from[first + i] : absent;
-}
-
-/* The own sequences of a batch that was given. */
-static void fill_from_given(ls_step_batch *batch, const ls_batch *given)
-{
-    const size_t first = batch->batch.first, B = batch->batch.B, S = batch->batch.S;
-    copy_ids(batch->tokens, given->tokens, first * S, B * S, 0);
-    copy_ids(batch->targets, given->targets, first * S, B * S, LS_IGNORE);
-    copy_ids(batch->segments, given->segments, first * S, B * S, 0);
-    copy_ids(batch->lengths, given->lengths, first, B, (int32_t)S);
-    copy_ids(batch->order, given->order, first, B, LS_IGNORE);
-}
-
-void ls_step_batch_fill(ls_step_batch *batch, const ls_run *run, uint64_t step)
-{
-    batch->batch.step = (uint32_t)step;
-    if (run->given) {
-        fill_from_given(batch, &run->given[step - run->given[0].step]);
-        return;
-    }
-    if (run->config.objective == LS_MASKED_TOKEN) {
-        const ls_masked_arrays arrays = {batch->tokens, batch->targets, batch->segments,
-                                         batch->lengths, batch->order};
-        ls_masked_text_batch(run->text, run->seed, batch->batch.step, batch->batch.first,
-                             batch->batch.B, batch->batch.S, &arrays);
-        return;
-    }
-    ls_text_batch(run->text, run->seed, batch->batch.step, batch->batch.first, batch->batch.B,
-                  batch->batch.S, batch->tokens, batch->targets);
-}
-
-void ls_step_batch_free(ls_step_batch *batch)
-{
-    free(batch->tokens);
-    free(batch->targets);
-    free(batch->segments);
-    free(batch->lengths);
-    free(batch->order);
-    memset(batch, 0, sizeof *batch);
 }
 
 ls_update ls_step_update(const ls_run *run, uint64_t step)

@@ -22,7 +22,8 @@ typedef enum ls_purpose {
     LS_RANDOM_DROPOUT_MLP,       /* output of the MLP, index over B S D                 */
     LS_RANDOM_DATA,              /* order of the batches                                */
     LS_RANDOM_MASKING,           /* which tokens a masked-token model hides             */
-    LS_RANDOM_TEST
+    LS_RANDOM_TEST,
+    LS_RANDOM_DROPOUT_NET /* a network's layer, index over B C H W of its output */
 } ls_purpose;
 
 typedef struct ls_stream {

@@ -1,4 +1,5 @@
-/* serial.h - the baseline: one transformer in the plainest sequential code.
+/* serial.h - the baseline: a transformer or a convolutional network in the plainest sequential
+ * code.
  *
  * It knows no thread and no rank. Together with the contract it says what every layout must give.
  * With LS_ENGINE_PLAIN in binary64 it is the truth that the contract's results are measured
@@ -40,7 +41,14 @@ LS_API void ls_serial_stop_when(ls_serial *serial, const volatile int *stop);
  * copied. Keeps what the backward pass needs, in the room of the forward pass before. Errors:
  * LS_ERR_INPUT (a token or target outside the vocabulary, a token type, length or label that
  * is none, named by its place and value; S too long; no sequence), LS_ERR_MEMORY,
- * LS_ERR_INTERRUPTED; the store is as before. */
+ * LS_ERR_INTERRUPTED; the store is as before.
+ *
+ * Of a network: the mean over the images of the batch, all of which have a label. With
+ * batch->dropout on it is a training pass: batch norm takes the statistics of the batch, and once
+ * everything has gone well its running statistics, which the store holds, take these in. Off is
+ * evaluation: nothing is dropped, batch norm takes the running statistics as constants and leaves
+ * them alone, here and in the backward pass. Errors as above (images of another size, one value per
+ * channel where a variance is needed). */
 #define ls_serial_forward LS_TYPED(ls_serial_forward)
 LS_API ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch,
                                    ls_real *ret_loss) LS_MUST_USE;
@@ -51,7 +59,8 @@ LS_API ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch,
 LS_API void ls_serial_losses(const ls_serial *serial, ls_real *ret_token, ls_real *ret_order);
 
 /* The logits of the last forward pass, B x S x V padded (row stride = padded vocabulary, padded
- * columns 0); NULL before one and after its backward pass. Valid until the next call. */
+ * columns 0), of a network B x classes; NULL before one and after its backward pass. Valid until
+ * the next call. */
 #define ls_serial_logits LS_TYPED(ls_serial_logits)
 LS_API const ls_real *ls_serial_logits(const ls_serial *serial);
 
@@ -68,7 +77,7 @@ LS_API ls_status ls_serial_backward(ls_serial *serial) LS_MUST_USE;
 LS_API ls_status ls_serial_squares(const ls_serial *serial, double *ret_squares) LS_MUST_USE;
 
 /* Scales every gradient (use 0) by ls_clip_factor(squares, max_norm), when it is not 1, then
- * updates every parameter. */
+ * updates every parameter but the states, which the forward pass writes. */
 #define ls_serial_update LS_TYPED(ls_serial_update)
 LS_API void ls_serial_update(ls_serial *serial, const ls_update *update, double squares,
                              double max_norm);

@@ -1,0 +1,137 @@
+/* serial_net.c - the two passes of a convolutional network. */
+#include "serial/serial_net.h"
+
+#include <stdlib.h>
+
+#include "lockstep/kernels/elementwise.h"
+
+/* What computes each kind of layer. */
+static const struct {
+    ls_status (*forward)(const ls_serial *serial, size_t l);
+    ls_status (*backward)(const ls_serial *serial, size_t l, const ls_real *dy);
+} kinds[LS_NET_KINDS] = {
+    [LS_NET_CONV] = {ls_serial_conv_forward, ls_serial_conv_backward},
+    [LS_NET_MAX_POOL] = {ls_serial_max_pool_forward, ls_serial_max_pool_backward},
+    [LS_NET_AVG_POOL] = {ls_serial_avg_pool_forward, ls_serial_avg_pool_backward},
+    [LS_NET_GLOBAL_POOL] = {ls_serial_global_pool_forward, ls_serial_global_pool_backward},
+    [LS_NET_BATCH_NORM] = {ls_serial_batch_norm_forward, ls_serial_batch_norm_backward},
+    [LS_NET_RELU] = {ls_serial_relu_forward, ls_serial_relu_backward},
+    [LS_NET_RESPONSE_NORM] = {ls_serial_response_norm_forward, ls_serial_response_norm_backward},
+    [LS_NET_DROPOUT] = {ls_serial_net_dropout_forward, ls_serial_net_dropout_backward},
+    [LS_NET_DENSE] = {ls_serial_dense_forward, ls_serial_dense_backward},
+    [LS_NET_ADD] = {ls_serial_add_forward, ls_serial_add_backward},
+};
+
+ls_status ls_serial_net_create(ls_serial_net **ret_net, const ls_net *net)
+{
+    ls_status status = LS_OK;
+    ls_serial_net *made = calloc(1, sizeof *made);
+    if (made == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a serial network");
+    made->net = net;
+    ls_net_shapes_of(net, &made->shapes);
+    for (size_t l = 0; l < net->count; l++) {
+        made->layer[l].is = &net->layers[l];
+        made->layer[l].in = ls_net_shape_at(&made->shapes, net->layers[l].from);
+        made->layer[l].out = &made->shapes.layer[l];
+    }
+    *ret_net = made;
+exit:
+    return status;
+}
+
+const ls_real *ls_serial_net_logits(const ls_serial_net *net)
+{
+    return net->layer[net->net->count - 1].y;
+}
+
+ls_status ls_serial_net_forward(ls_serial *serial, const ls_batch *batch, ls_real *ret_loss)
+{
+    ls_status status = LS_OK;
+    const ls_net *net = serial->net->net;
+    LS_TRY(ls_serial_net_take_batch(serial, batch));
+
+    for (size_t l = 0; l < net->count; l++) {
+        LS_TRY(ls_serial_check_stop(serial));
+        LS_TRY(kinds[net->layers[l].kind].forward(serial, l));
+    }
+    LS_TRY(ls_serial_net_loss_forward(serial, &serial->token_loss));
+
+    /* Nothing can fail any more: a pass that fails leaves the store as it was. */
+    for (size_t l = 0; l < net->count; l++)
+        if (net->layers[l].kind == LS_NET_BATCH_NORM) ls_serial_batch_norm_running(serial, l);
+    *ret_loss = serial->token_loss;
+exit:
+    return status;
+}
+
+/* One more reader's part of the gradient of an output of n elements; `sum` is room for a sum, taken
+ * when there is a second part. */
+static ls_status add_part(const ls_serial *serial, const ls_real *part, size_t n,
+                          const ls_real **gradient, ls_real **sum)
+{
+    ls_status status = LS_OK;
+    if (*gradient == NULL) {
+        *gradient = part;
+        goto exit;
+    }
+    if (*sum == NULL) LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof **sum, sum));
+    ls_add(*sum, *gradient, part, n);
+    *gradient = *sum;
+exit:
+    return status;
+}
+
+/* The gradient of the output of layer l: what its readers pass down, ascending by their number,
+ * left to right; an addition that reads it twice passes it twice. */
+static ls_status gather(const ls_serial *serial, size_t l, const ls_real **ret_dy)
+{
+    ls_status status = LS_OK;
+    const ls_serial_net *net = serial->net;
+    const size_t n = serial->batch.B * ls_net_shape_elements(net->layer[l].out);
+    const ls_real *dy = NULL;
+    ls_real *sum = NULL;
+    for (size_t r = l + 1; r < net->net->count; r++) {
+        const ls_serial_net_layer *reader = &net->layer[r];
+        if (reader->is->from == (int)l) LS_TRY(add_part(serial, reader->dx, n, &dy, &sum));
+        if (reader->is->kind == LS_NET_ADD && reader->is->beside == (int)l)
+            LS_TRY(add_part(serial, reader->dx, n, &dy, &sum));
+    }
+    *ret_dy = dy;
+exit:
+    return status;
+}
+
+/* Room for what a layer passes down. Nobody asks for the gradient of the image. */
+static ls_status take_dx(const ls_serial *serial, ls_serial_net_layer *layer)
+{
+    ls_status status = LS_OK;
+    const size_t n = serial->batch.B * ls_net_shape_elements(layer->in);
+    const bool asked = layer->is->from != LS_NET_IMAGE ||
+                       (layer->is->kind == LS_NET_ADD && layer->is->beside != LS_NET_IMAGE);
+    layer->dx = NULL;
+    if (asked) LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof *layer->dx, &layer->dx));
+exit:
+    return status;
+}
+
+ls_status ls_serial_net_backward(ls_serial *serial)
+{
+    ls_status status = LS_OK;
+    ls_serial_net *net = serial->net;
+    const size_t last = net->net->count - 1, mark = ls_arena_mark(serial->temporary);
+    const size_t n = serial->batch.B * net->net->classes;
+    ls_real *dlogits = NULL;
+    LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof *dlogits, &dlogits));
+    ls_serial_net_loss_backward(serial, dlogits);
+
+    for (size_t l = net->net->count; l-- > 0;) {
+        const ls_real *dy = dlogits;
+        LS_TRY(ls_serial_check_stop(serial));
+        if (l < last) LS_TRY(gather(serial, l, &dy));
+        LS_TRY(take_dx(serial, &net->layer[l]));
+        LS_TRY(kinds[net->net->layers[l].kind].backward(serial, l, dy));
+    }
+exit:
+    ls_arena_release(serial->temporary, mark);
+    return status;
+}

@@ -1,0 +1,139 @@
+/* serial_net.h - what the files of the serial convolutional network share.
+ *
+ * A network is a list of layers, each a function of one earlier output, or two. The forward pass
+ * goes through the list and keeps every output; the backward pass goes through it from the end. In
+ * between stands, for each layer, what its reader needs again: `ls_serial_net_layer`.
+ *
+ * Dimensions: B images, C channels, h x w pixels of an output; "B x C x h x w" is contiguous. */
+#ifndef LS_SERIAL_NET_H
+#define LS_SERIAL_NET_H
+
+#include "lockstep/kernels/image_layout.h"
+#include "lockstep/numerics/pixel_tree.h"
+#include "serial/serial_parts.h"
+
+typedef struct ls_serial_net_layer {
+    const ls_net_layer *is;
+    const ls_net_shape *in, *out; /* of one image */
+    const ls_real *x;             /* what it reads: B images of `in`              */
+    const ls_real *beside;        /* an addition: the other one                   */
+    ls_real *y;                   /* what it makes: B images of `out`             */
+    int32_t *place;               /* max pooling, as y: where each maximum stood  */
+    ls_real *d;                   /* response norm, as y: k + alpha (sum of x^2)  */
+    ls_real *mean, *rstd;         /* batch norm, C: what x is normalised by       */
+    ls_real *squares;             /* batch norm, C: sum of (x - mean)^2; NULL when the running
+                                     statistics are taken                          */
+    ls_real *dx; /* backward: what it passes to what it reads, B images of `in`; of an addition, to
+                    each of the two. NULL: nobody asks */
+} ls_serial_net_layer;
+
+struct ls_serial_net {
+    const ls_net *net;
+    ls_net_shapes shapes;
+    ls_axis images;             /* B granules of 1: an image is never cut by rows of a product */
+    ls_real *x;                 /* the images of the batch, in the precision of the run        */
+    ls_real *largest, *sum_exp; /* B: of each row of logits                                    */
+    ls_serial_net_layer layer[LS_NET_LAYERS];
+};
+
+/* ---- serial_net.c: the two passes. ls_serial_net_create's result is given back by free. */
+#define ls_serial_net_create LS_TYPED(ls_serial_net_create)
+ls_status ls_serial_net_create(ls_serial_net **ret_net, const ls_net *net) LS_MUST_USE;
+#define ls_serial_net_forward LS_TYPED(ls_serial_net_forward)
+ls_status ls_serial_net_forward(ls_serial *serial, const ls_batch *batch,
+                                ls_real *ret_loss) LS_MUST_USE;
+#define ls_serial_net_backward LS_TYPED(ls_serial_net_backward)
+ls_status ls_serial_net_backward(ls_serial *serial) LS_MUST_USE;
+#define ls_serial_net_logits LS_TYPED(ls_serial_net_logits)
+const ls_real *ls_serial_net_logits(const ls_serial_net *net);
+
+/* serial_net_batch.c. Checks a batch, copies it and makes room for what a forward pass keeps. */
+#define ls_serial_net_take_batch LS_TYPED(ls_serial_net_take_batch)
+ls_status ls_serial_net_take_batch(ls_serial *serial, const ls_batch *batch) LS_MUST_USE;
+
+/* ---- the kinds of layers. A forward function makes layer->y; a backward function takes dy, the
+ * finished gradient of y, and makes layer->dx, unless that is NULL, and the gradients of its
+ * parameters in the store. dy is read by others too: it is not overwritten. l: number of the layer.
+ */
+#define LS_SERIAL_NET_KIND(name)                                                                   \
+    ls_status name##_forward(const ls_serial *serial, size_t l) LS_MUST_USE;                       \
+    ls_status name##_backward(const ls_serial *serial, size_t l, const ls_real *dy) LS_MUST_USE
+
+/* serial_net_conv.c */
+#define ls_serial_conv_forward LS_TYPED(ls_serial_conv_forward)
+#define ls_serial_conv_backward LS_TYPED(ls_serial_conv_backward)
+LS_SERIAL_NET_KIND(ls_serial_conv);
+/* serial_net_pool.c */
+#define ls_serial_max_pool_forward LS_TYPED(ls_serial_max_pool_forward)
+#define ls_serial_max_pool_backward LS_TYPED(ls_serial_max_pool_backward)
+LS_SERIAL_NET_KIND(ls_serial_max_pool);
+#define ls_serial_avg_pool_forward LS_TYPED(ls_serial_avg_pool_forward)
+#define ls_serial_avg_pool_backward LS_TYPED(ls_serial_avg_pool_backward)
+LS_SERIAL_NET_KIND(ls_serial_avg_pool);
+#define ls_serial_global_pool_forward LS_TYPED(ls_serial_global_pool_forward)
+#define ls_serial_global_pool_backward LS_TYPED(ls_serial_global_pool_backward)
+LS_SERIAL_NET_KIND(ls_serial_global_pool);
+/* serial_net_norm.c */
+#define ls_serial_batch_norm_forward LS_TYPED(ls_serial_batch_norm_forward)
+#define ls_serial_batch_norm_backward LS_TYPED(ls_serial_batch_norm_backward)
+LS_SERIAL_NET_KIND(ls_serial_batch_norm);
+#define ls_serial_response_norm_forward LS_TYPED(ls_serial_response_norm_forward)
+#define ls_serial_response_norm_backward LS_TYPED(ls_serial_response_norm_backward)
+LS_SERIAL_NET_KIND(ls_serial_response_norm);
+/* serial_net_elementwise.c */
+#define ls_serial_relu_forward LS_TYPED(ls_serial_relu_forward)
+#define ls_serial_relu_backward LS_TYPED(ls_serial_relu_backward)
+LS_SERIAL_NET_KIND(ls_serial_relu);
+#define ls_serial_net_dropout_forward LS_TYPED(ls_serial_net_dropout_forward)
+#define ls_serial_net_dropout_backward LS_TYPED(ls_serial_net_dropout_backward)
+LS_SERIAL_NET_KIND(ls_serial_net_dropout);
+#define ls_serial_add_forward LS_TYPED(ls_serial_add_forward)
+#define ls_serial_add_backward LS_TYPED(ls_serial_add_backward)
+LS_SERIAL_NET_KIND(ls_serial_add);
+/* serial_net_dense.c */
+#define ls_serial_dense_forward LS_TYPED(ls_serial_dense_forward)
+#define ls_serial_dense_backward LS_TYPED(ls_serial_dense_backward)
+LS_SERIAL_NET_KIND(ls_serial_dense);
+
+/* The running statistics of a batch norm take in those of the batch; nothing when that was
+ * normalised by them. */
+#define ls_serial_batch_norm_running LS_TYPED(ls_serial_batch_norm_running)
+void ls_serial_batch_norm_running(const ls_serial *serial, size_t l);
+
+/* ---- serial_net_loss.c. The mean of -log softmax(logits)[label] over the images; its gradient. */
+#define ls_serial_net_loss_forward LS_TYPED(ls_serial_net_loss_forward)
+ls_status ls_serial_net_loss_forward(const ls_serial *serial, ls_real *ret_loss) LS_MUST_USE;
+#define ls_serial_net_loss_backward LS_TYPED(ls_serial_net_loss_backward)
+void ls_serial_net_loss_backward(const ls_serial *serial, ls_real *dlogits);
+
+/* ---- sums over images and pixels: serial_net_sum.c */
+
+/* What one leaf adds: `pixels` of image `image`. */
+#define ls_serial_net_leaf LS_TYPED(ls_serial_net_leaf)
+typedef ls_status ls_serial_net_leaf(ls_real *value, const void *context, size_t image,
+                                     ls_rectangle pixels);
+
+/* sum = the tree over `images` images (rule 9) and, in each, over the granule rectangles of h x w
+ * pixels; rows = columns = 1: an image is one leaf. value and sum: `count` elements. */
+#define ls_serial_net_sum LS_TYPED(ls_serial_net_sum)
+ls_status ls_serial_net_sum(const ls_serial *serial, ls_real *sum, size_t count, ls_pixel_tree tree,
+                            size_t h, size_t w, ls_serial_net_leaf *leaf,
+                            const void *context) LS_MUST_USE;
+
+/* sum[c] = the sum of x over images and pixels. x: B images of `shape`. */
+#define ls_serial_net_sum_pixels LS_TYPED(ls_serial_net_sum_pixels)
+ls_status ls_serial_net_sum_pixels(const ls_serial *serial, ls_real *sum, const ls_real *x,
+                                   const ls_net_shape *shape, size_t images) LS_MUST_USE;
+
+/* The tree over so many images of the network. */
+#define ls_serial_net_tree LS_TYPED(ls_serial_net_tree)
+ls_pixel_tree ls_serial_net_tree(const ls_serial *serial, size_t images);
+
+/* Whole images of a shape, as the kernels take them. */
+static inline ls_image_layout ls_serial_net_layout(const ls_net_shape *shape)
+{
+    ls_image_layout layout = {{0, 0, shape->height, shape->width}, ls_net_shape_elements(shape)};
+    return layout;
+}
+
+#endif
