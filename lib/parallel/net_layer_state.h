@@ -24,11 +24,11 @@
 #include "lockstep/parallel/sharded_net.h"
 #include "parallel/net_sums.h"
 
-/* A list of boxes that pass between all members of the world, computed once. needed: somebody wants
- * what another has; without, nothing is sent and the block stands where it is. */
+/* The boxes that this rank sends and receives, computed once. needed: it sends something, or wants
+ * another block than it has; without, the block stands where it is and the rank takes no part. */
 typedef struct ls_net_route {
     bool needed;
-    ls_transfer *transfers; /* freed with free() */
+    ls_transfer *transfers; /* those from or to this rank; freed with free() */
     size_t n_transfers;
 } ls_net_route;
 
@@ -37,11 +37,17 @@ typedef struct ls_net_route {
 typedef struct ls_net_input {
     int from; /* layer or LS_NET_IMAGE */
     const ls_net_shape *shape;
-    ls_image_box reads;  /* of the input, to make the own block of the output          */
+    ls_image_box has;    /* the own block of the input in the grid that it is made in       */
+    ls_image_box reads;  /* of the input, to make the own block of the output; all of `has` when
+                            that has it                                                     */
     ls_image_box takes;  /* the own block of the input in the layer's grid: dx is made here */
-    ls_net_route arrive; /* owners' blocks -> reads                                    */
-    ls_net_route leave;  /* takes -> owners' blocks, of dx                             */
-    const ls_real *x;    /* the block `reads`, from forward to backward                */
+    ls_net_route arrive; /* owners' blocks -> reads; none of the image: the batch has it    */
+    ls_net_route leave;  /* takes -> owners' blocks, of dx                                  */
+    const ls_real *x;    /* the block `reads`, from forward to backward                     */
+    ls_rectangle inner;  /* outputs that read nothing but `has`, made before the others with
+                            overlap; else empty                                             */
+    ls_real *dx;         /* the gradient of `has` from this reader, until the layer that made it
+                            adds them up; NULL of the image                                 */
 } ls_net_input;
 
 #define ls_net_layer_state LS_TYPED(ls_net_layer_state)
@@ -51,14 +57,18 @@ typedef struct ls_net_layer_state {
     ls_layer_grid grid;
     ls_grid_place at;          /* where this rank stands in it */
     const ls_net_shape *shape; /* of the output */
-    ls_image_box own;          /* the block of the output */
+    ls_image_box own;          /* the block of the output; all zero when empty      */
+    ls_share granules;         /* of the output's channel axis, also with an empty block */
     int n_inputs;
     ls_net_input input[2];
-    ls_net_route dy_halo; /* CONV, pooling, RESPONSE_NORM: owners' blocks of dy -> read_by */
-    ls_image_box read_by; /* the outputs whose gradients dx of `takes` needs            */
+    ls_net_route dy_halo; /* owners' blocks of dy -> read_by                            */
+    ls_image_box read_by; /* the outputs whose gradients dx of `takes` needs; all of `own` when that
+                             has them; empty where nobody wants dx                      */
     ls_net_sums *sums;    /* over images and pixels (net_sums.h), of the layer's grid;
                              shared by layers of one grid                               */
-    ls_group *columns;    /* members that have the same images and pixels and other channels */
+    ls_group *columns;    /* members that have the same images and pixels and other channels, by
+                             channels ascending; NULL where channels are not cut        */
+    ls_arena *gradients;  /* dy, and what the readers give                              */
     const struct LS_TYPED(ls_net_operations) * operations;
     ls_real *y;    /* the own block, kept until no reader needs it               */
     ls_real *dy;   /* its gradient, during the backward pass                     */
@@ -76,11 +86,14 @@ struct ls_sharded_net {
     ls_memory *memory;
     ls_arena *lasting;   /* as long as the network                       */
     ls_arena *kept;      /* from forward to backward                     */
-    ls_arena *temporary; /* during one call of a kind                    */
+    ls_arena *temporary; /* during one call of a kind, which gives back what it took */
+    ls_arena *handed;    /* the same, for what goes into a reduction     */
     ls_net_layer_state *layers;
+    ls_net_sums **sums; /* all different ones */
+    size_t n_sums;
     ls_batch batch; /* of the pass under way */
     bool forward_done;
-    ls_real *loss_gradient; /* of the logits' block */
+    ls_real *max, *sum_exp; /* of the rows of logits that this rank has, from forward to backward */
 };
 
 /* What a kind of layer does. create and backward may be NULL where there is nothing to do. Every
@@ -101,6 +114,9 @@ typedef struct ls_net_operations {
     /* Parameter gradients into the store; dx[i]: the block input[i].takes, to be overwritten; NULL
      * when nobody wants it (the image). dy: l->dy. */
     ls_status (*backward)(ls_sharded_net *net, ls_net_layer_state *l, ls_real *const *dx);
+    /* Once every forward pass has gone well, on this rank at least; may be NULL. It does not
+     * communicate. Batch norm's running statistics. */
+    void (*after)(ls_sharded_net *net, ls_net_layer_state *l);
 } ls_net_operations;
 
 /* One variable for each kind, defined in its file. */
@@ -128,12 +144,29 @@ ls_status ls_net_begin(ls_sharded_net *net, const ls_net_route *route, const ls_
                        const void *from, const ls_image_box *wanted, void *to, ls_dtype dtype,
                        ls_exchange **ret_exchange) LS_MUST_USE;
 
-/* The gradient blocks `read_by` of layer l's output: l->dy itself where no halo is needed, else
- * from net->temporary by an exchange. values: laid out as l->dy (of whatever dtype: max pooling
- * sends its places too). */
+/* The gradient blocks `read_by` of layer l's output: `values` itself where no halo is needed, else
+ * from net->temporary by an exchange, in which all members take part. values: laid out as l->dy (of
+ * whatever dtype: max pooling sends its places too). */
 #define ls_net_halo_of LS_TYPED(ls_net_halo_of)
 ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, const void *values,
                          ls_dtype dtype, const void **ret_values) LS_MUST_USE;
+
+/* The slot of a parameter of layer l, of which the rank holds l->granules, with a gradient if it is
+ * trained. LS_ERR_INPUT when the store holds something else. */
+#define ls_net_slot LS_TYPED(ls_net_slot)
+ls_status ls_net_slot(const ls_sharded_net *net, const ls_net_layer_state *l, ls_role role,
+                      ls_slot **ret_slot) LS_MUST_USE;
+
+/* Shows the block `box` of layer `number`'s output, or of the gradient of that, to the tap; nothing
+ * without one, or when the box is empty. */
+#define ls_net_show_block LS_TYPED(ls_net_show_block)
+ls_status ls_net_show_block(const ls_sharded_net *net, size_t number, bool gradient,
+                            const ls_image_box *box, const ls_real *values) LS_MUST_USE;
+
+/* Shows a row of a point of layer `number`: per channel, per image. */
+#define ls_net_show_row LS_TYPED(ls_net_show_row)
+ls_status ls_net_show_row(const ls_sharded_net *net, size_t number, ls_point point, ls_view_run run,
+                          const ls_real *values) LS_MUST_USE;
 
 /* The layout of a block for the kernels: what it covers, and the stride from image to image. */
 static inline ls_image_layout ls_net_layout_of(const ls_image_box *box)
