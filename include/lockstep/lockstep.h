@@ -86,6 +86,7 @@
 #include "lockstep/partition/image_box.h"
 #include "lockstep/partition/layer_grid.h"
 #include "lockstep/partition/layout.h"
+#include "lockstep/partition/pixel_map.h"
 #include "lockstep/partition/share.h"
 #include "lockstep/partition/spatial.h"
 #include "lockstep/pipeline/drawing.h"

@@ -1,6 +1,7 @@
 #include "lockstep/partition/image_box.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 bool ls_image_box_is_empty(const ls_image_box *box)
 {
@@ -48,6 +49,21 @@ size_t ls_image_box_place(const ls_image_box *block, const ls_image_box *piece, 
     return (piece->images.first - block->images.first) * strides[0] +
            (piece->channels.first - block->channels.first) * strides[1] +
            (piece->area.top - block->area.top) * strides[2] + piece->area.left - block->area.left;
+}
+
+void ls_image_box_take(ls_dtype dtype, void *own, const ls_image_box *piece, const void *whole,
+                       const ls_image_box *block)
+{
+    if (ls_image_box_is_empty(piece)) return;
+    size_t n[4], strides[4];
+    const size_t bytes = ls_dtype_bytes(dtype);
+    const char *from = (const char *)whole + bytes * ls_image_box_place(block, piece, n, strides);
+    char *to = own;
+    for (size_t i = 0; i < n[0]; i++)
+        for (size_t c = 0; c < n[1]; c++)
+            for (size_t row = 0; row < n[2]; row++, to += n[3] * bytes)
+                memcpy(to, from + (i * strides[0] + c * strides[1] + row * strides[2]) * bytes,
+                       n[3] * bytes);
 }
 
 /* ---- what passes */

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 
+#include "lockstep/base/real.h"
 #include "lockstep/base/rectangle.h"
 #include "lockstep/partition/share.h"
 
@@ -38,6 +39,11 @@ LS_API ls_image_box ls_image_box_common(const ls_image_box *a, const ls_image_bo
  * element. piece: not empty, inside block. */
 LS_API size_t ls_image_box_place(const ls_image_box *block, const ls_image_box *piece,
                                  size_t counts[4], size_t strides[4]);
+
+/* own = the piece of block: contiguous, in the order of the array. piece: inside block, or empty:
+ * nothing is copied. The two do not overlap. */
+LS_API void ls_image_box_take(ls_dtype dtype, void *own, const ls_image_box *piece,
+                              const void *whole, const ls_image_box *block);
 
 /* A box that member `from` owns and member `to` wants; from == to: it has it already. */
 typedef struct ls_transfer {
