@@ -1,7 +1,10 @@
 /* layout_check.c - which layouts a model allows, and why not another. */
 #include <stdio.h>
 
+#include "lockstep/base/show.h"
+#include "lockstep/parallel/net_grids.h"
 #include "lockstep/parallel/sharding.h"
+#include "parallel/choices.h"
 
 /* Heads, feed-forward width and vocabulary are cut, and in the row-first MLP the model width: by
  * heads. */
@@ -26,16 +29,12 @@ size_t ls_legal_tp(const ls_config *config, int *ret_tp, size_t max)
 static ls_status refuse_tp(const ls_config *config, int tp)
 {
     ls_status status = LS_OK;
-    enum { SHOWN = 32 };
-    int legal[SHOWN];
-    size_t n = ls_legal_tp(config, legal, SHOWN), used = 0;
+    int legal[LS_CHOICES_SHOWN];
+    size_t n = ls_legal_tp(config, legal, LS_CHOICES_SHOWN);
     size_t granules = ls_config_ff_axis(config).granules;
-    char list[SHOWN * 12 + 8] = "";
+    char list[LS_CHOICES_TEXT];
 
-    for (size_t i = 0; i < n && i < SHOWN; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%d",
-                                 i == 0 ? "" : (i + 1 == n ? " or " : ", "), legal[i]);
-    if (n > SHOWN) snprintf(list + used, sizeof list - used, ", ...");
+    ls_choices_text(legal, n, list);
     if (tp < 1 || config->heads % (size_t)tp)
         LS_FAIL(LS_ERR_INPUT, "--tp %d: %zu heads cannot be cut into %d equal parts; use %s", tp,
                 config->heads, tp, list);
@@ -46,13 +45,6 @@ static ls_status refuse_tp(const ls_config *config, int tp)
         tp, config->d_ff, granules, granules == 1 ? "" : "s", config->heads, tp, list);
 exit:
     return status;
-}
-
-/* "1", "1 or 2", "1 to 7": the legal values up to `most`. */
-static const char *up_to(size_t most, char buffer[48])
-{
-    snprintf(buffer, 48, most == 2 ? "1 or 2" : most > 2 ? "1 to %zu" : "1", most);
-    return buffer;
 }
 
 static const char *plural(unsigned long long count)
@@ -69,13 +61,14 @@ static ls_status check_even_partition(const ls_layout *layout, size_t layers)
     size_t pp = (size_t)layout->pp, V = (size_t)layout->virtual_stages;
     if (pp > layers)
         LS_FAIL(LS_ERR_INPUT, "--pp %zu: %zu layer%s at most %zu stage%s; use %s", pp, layers, verb,
-                layers, plural(layers), up_to(layers, use));
+                layers, plural(layers), ls_choices_up_to(layers, use));
     if (pp * V > layers)
         LS_FAIL(LS_ERR_INPUT,
                 "--virtual-stages %zu: %zu layer%s at most %zu stage%s, not pp %zu x %zu; use "
                 "%s%s%s",
-                V, layers, verb, layers, plural(layers), pp, V, up_to(layers / pp, use),
-                V <= layers ? ", or --pp " : "", V <= layers ? up_to(layers / V, use_pp) : "");
+                V, layers, verb, layers, plural(layers), pp, V, ls_choices_up_to(layers / pp, use),
+                V <= layers ? ", or --pp " : "",
+                V <= layers ? ls_choices_up_to(layers / V, use_pp) : "");
 exit:
     return status;
 }
@@ -154,12 +147,13 @@ static ls_status check_batch(const ls_layout *layout, const ls_config *config)
                 "--batch %zu: dp %llu x %llu micro-batch%s need %llu sequences or more; with %zu, "
                 "use --dp %s",
                 config->batch, dp, M, M == 1 ? "" : "es", need, config->batch,
-                up_to(config->batch, use));
+                ls_choices_up_to(config->batch, use));
     if (config->batch < need)
         LS_FAIL(LS_ERR_INPUT,
                 "--batch %zu: dp %llu x %llu micro-batches need %llu sequences or more; with %zu, "
                 "use --micro-batches %s",
-                config->batch, dp, M, need, config->batch, up_to(config->batch / (size_t)dp, use));
+                config->batch, dp, M, need, config->batch,
+                ls_choices_up_to(config->batch / (size_t)dp, use));
 exit:
     return status;
 }
@@ -184,10 +178,30 @@ exit:
     return status;
 }
 
+/* What cuts images has nothing to cut in a transformer. */
+static ls_status refuse_pixels(const ls_layout *layout, const ls_config *config)
+{
+    ls_status status = LS_OK;
+    char option[64] = "";
+    if (layout->n_strategies) snprintf(option, sizeof option, "--strategy");
+    if (layout->overlap) snprintf(option, sizeof option, "--overlap");
+    if (layout->channels != 1) snprintf(option, sizeof option, "--channel %d", layout->channels);
+    if (layout->down != 1 || layout->across != 1)
+        snprintf(option, sizeof option, "--spatial %dx%d", layout->down, layout->across);
+    if (option[0] != '\0')
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: %s is a transformer, which has no images; use --tp, --sp, --pp and --dp, or a "
+                "convolutional network such as --model resnet-nano",
+                option, ls_show(config->name));
+exit:
+    return status;
+}
+
 ls_status ls_layout_check(const ls_layout *layout, const ls_config *config)
 {
     ls_status status = LS_OK;
-    LS_TRY(ls_config_require(config, LS_MODEL_TRANSFORMER, "a layout with tp, pp and dp"));
+    if (config->kind == LS_MODEL_NET) return ls_net_layout_check(layout, config);
+    LS_TRY(refuse_pixels(layout, config));
     LS_TRY(check_numbers(layout));
     if (layout->tp < 1 || !tp_fits(config, (size_t)layout->tp))
         LS_TRY(refuse_tp(config, layout->tp));

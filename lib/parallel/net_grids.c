@@ -1,22 +1,46 @@
 #include "lockstep/parallel/net_grids.h"
 
 #include "parallel/net_geometry.h"
+#include "parallel/net_strategy.h"
+
+const ls_strategy *ls_net_strategy(const ls_layout *layout, int layer)
+{
+    for (int s = 0; s < layout->n_strategies; s++)
+        if (layout->strategies[s].layer == layer) return &layout->strategies[s];
+    return NULL;
+}
+
+/* Whether output `l` has a grid of its own, whatever it reads; then that. */
+static bool own_grid(const ls_layout *layout, const ls_net *net, int l, ls_layer_grid *ret_grid)
+{
+    const int pixels = layout->down * layout->across;
+    const ls_strategy *strategy = ls_net_strategy(layout, l);
+    if (strategy != NULL)
+        *ret_grid = strategy->grid;
+    else if (l < 0)
+        *ret_grid = (ls_layer_grid){layout->dp, layout->down, layout->across, layout->channels};
+    else if (l + 1 == (int)net->count)
+        *ret_grid = (ls_layer_grid){layout->dp * pixels * layout->channels, 1, 1, 1};
+    else if (net->layers[l].kind == LS_NET_DENSE)
+        *ret_grid = (ls_layer_grid){layout->dp * pixels, 1, 1, layout->channels};
+    else
+        return false;
+    return true;
+}
 
 void ls_net_grids_of(const ls_layout *layout, const ls_net *net, ls_net_grids *ret_grids)
 {
-    const int pixels = layout->down * layout->across;
-    ret_grids->image = (ls_layer_grid){layout->dp, layout->down, layout->across, layout->channels};
-    for (size_t l = 0; l < net->count; l++) {
-        const ls_net_layer *layer = &net->layers[l];
-        ls_layer_grid *grid = &ret_grids->layer[l];
-        *grid = ls_net_grid_at(ret_grids, layer->from);
-        if (layer->kind == LS_NET_DENSE)
-            *grid = (ls_layer_grid){layout->dp * pixels, 1, 1, layout->channels};
-        if (l + 1 == net->count)
-            *grid = (ls_layer_grid){layout->dp * pixels * layout->channels, 1, 1, 1};
-        for (int s = 0; s < layout->n_strategies; s++)
-            if (layout->strategies[s].layer == (int)l) *grid = layout->strategies[s].grid;
-    }
+    own_grid(layout, net, LS_NET_IMAGE, &ret_grids->image);
+    for (int l = 0; l < (int)net->count; l++)
+        if (!own_grid(layout, net, l, &ret_grids->layer[l]))
+            ret_grids->layer[l] = ls_net_grid_at(ret_grids, net->layers[l].from);
+}
+
+ls_layer_grid ls_net_grid_of(const ls_layout *layout, const ls_net *net, int from)
+{
+    ls_layer_grid grid;
+    while (!own_grid(layout, net, from, &grid)) from = net->layers[from].from;
+    return grid;
 }
 
 ls_share ls_net_channel_granules(const ls_net_shape *shape, const ls_layer_grid *grid, int channel)

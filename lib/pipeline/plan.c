@@ -150,6 +150,7 @@ static ls_status check(const ls_plan *plan, const ls_plan_setup *setup)
     if (setup->dtype != LS_F32 && setup->dtype != LS_F64)
         LS_FAIL(LS_ERR_INPUT, "--dtype %s: use f32 or f64", ls_dtype_name(setup->dtype));
     LS_TRY(ls_config_check(config));
+    LS_TRY(ls_config_require(config, LS_MODEL_TRANSFORMER, "a plan"));
     LS_TRY(ls_layout_check(&plan->layout, config));
     if (plan->ranks < 1 || plan->ranks > LS_PLAN_MAX_RANKS)
         LS_FAIL(LS_ERR_INPUT, "--tp %d, --pp %d, --dp %d: a plan has at most %d ranks",

@@ -33,6 +33,15 @@ static inline ls_layer_grid ls_net_grid_at(const ls_net_grids *grids, int from)
     return from < 0 ? grids->image : grids->layer[from];
 }
 
+/* The grid of one output alone, of a layer or of LS_NET_IMAGE: as above. */
+LS_API ls_layer_grid ls_net_grid_of(const ls_layout *layout, const ls_net *net, int from);
+
+/* The degrees of channel parallelism that a network allows with no strategy: those that divide the
+ * granules of every layer's channels but the last one's, and of which no rank has a part of one of
+ * a convolution's groups and a part of another. Writes at most `max`, ascending, and returns how
+ * many there are. */
+LS_API size_t ls_legal_channels(const ls_net *net, int *ret_channels, size_t max);
+
 /* LS_ERR_INPUT, one line with what is allowed, when a network cannot be run so: tp, pp, sp,
  * micro-batches, recomputation and the like are not for it; every layer's grid has as many ranks as
  * the run; no grid is larger than the image; channels divide the granules of every layer's channels

@@ -3,7 +3,11 @@
  * A stage's parameters are held by the tensor-parallel group of its pipeline rank, cut as
  * sharding.h says; every data-parallel replica holds the same. A tied embedding is held by the
  * first and the last stage. The ranks of one replica are a "model group": member tp_rank + tp *
- * pp_rank. */
+ * pp_rank.
+ *
+ * Of a convolutional network a rank holds, of each parameter, the granules of its channel
+ * coordinate in the grid of the parameter's own layer (net_grids.h); ranks that differ in sample,
+ * row or column hold the same. So the model group is all ranks of the run. */
 #ifndef LS_PARALLEL_PLACEMENT_H
 #define LS_PARALLEL_PLACEMENT_H
 
@@ -13,7 +17,7 @@
 
 LS_BEGIN_DECLS
 
-/* The stage that a parameter belongs to; of a tied embedding the first. */
+/* The stage that a parameter belongs to; of a tied embedding the first; 0 in a network. */
 LS_API int ls_stage_of_param(const ls_layout *layout, const ls_param_table *table, size_t param);
 
 /* What rank `rank` holds of every parameter, table->count entries. A tied embedding: the gradient

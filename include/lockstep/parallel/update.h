@@ -17,7 +17,8 @@ LS_API void ls_add_uses(ls_store *store);
 /* Squared norm of the whole gradient in binary64 (rule 16), the same on every member: every
  * (parameter, granule) is counted once, by the first member that holds it, whatever is held twice.
  * model: the ranks that hold the model together (placement.h), with one pipeline stage the tp
- * group. 1 all-reduce of one number per granule of the table. */
+ * group, of a convolutional network all ranks. States have no gradient. 1 all-reduce of one number
+ * per granule of the table. */
 #define ls_shared_squares LS_TYPED(ls_shared_squares)
 LS_API ls_status ls_shared_squares(ls_group *model, const ls_layout *layout, const ls_store *store,
                                    ls_arena *temporary, double *ret_squares) LS_MUST_USE;
