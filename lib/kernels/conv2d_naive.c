@@ -15,6 +15,7 @@
 
 typedef struct factors {
     ls_real a, b;
+    bool absent; /* no term: nothing is multiplied */
 } factors;
 
 /* The element at hand, and where its terms come from. */
@@ -43,7 +44,7 @@ static ls_real granule(const element *e, term_of *term, size_t first, size_t n)
     ls_real sum = 0;
     for (size_t k = first; k < first + n; k++) {
         factors f = term(e, k);
-        sum = FMA(f.a, f.b, sum);
+        if (!f.absent) sum = FMA(f.a, f.b, sum);
     }
     return sum;
 }
@@ -99,7 +100,7 @@ static factors forward_term(const element *e, size_t k)
     const size_t kernel = kernel_size(e->conv), width = e->conv->window.kernel_w;
     const size_t ci = k / kernel, i = k % kernel / width, j = k % width;
     return (factors){e->weight[e->co * e->ld_weight + k],
-                     read_input(e, e->ci + ci, e->row, e->column, i, j)};
+                     read_input(e, e->ci + ci, e->row, e->column, i, j), false};
 }
 
 void ls_conv2d_naive_forward(const ls_conv2d *conv, size_t images, ls_real *y,
@@ -126,29 +127,24 @@ void ls_conv2d_naive_forward(const ls_conv2d *conv, size_t images, ls_real *y,
 
 /* ---- dx ---- */
 
-/* The gradient of the output that reads input (row, column) at kernel place (i, j): +0 if there is
- * none. */
-static ls_real read_output(const element *e, size_t channel, size_t i, size_t j)
-{
-    const ls_window *w = &e->conv->window;
-    size_t r = e->row + w->pad_top, c = e->column + w->pad_left;
-    if (r < i * w->dilation_h || c < j * w->dilation_w) return (ls_real)0;
-    r -= i * w->dilation_h;
-    c -= j * w->dilation_w;
-    if (r % w->stride_h != 0 || c % w->stride_w != 0) return (ls_real)0;
-    r /= w->stride_h;
-    c /= w->stride_w;
-    if (r >= ls_window_out_h(w) || c >= ls_window_out_w(w)) return (ls_real)0;
-    return pixel(e->dy, e->dy_layout, channel, r, c);
-}
-
+/* Weight and the gradient of the output that reads input (row, column) at kernel place (i, j): +0
+ * beyond the border, no term where the stride steps over the place. */
 static factors backward_term(const element *e, size_t k)
 {
-    const size_t kernel = kernel_size(e->conv), width = e->conv->window.kernel_w;
+    const ls_window *w = &e->conv->window;
+    const size_t kernel = kernel_size(e->conv), width = w->kernel_w;
     const size_t co = e->co + k / kernel, i = k % kernel / width, j = k % width;
     const size_t ci = e->ci % group_in(e->conv);
-    return (factors){e->weight[co * e->ld_weight + ci * kernel + k % kernel],
-                     read_output(e, co, i, j)};
+    factors f = {e->weight[co * e->ld_weight + ci * kernel + k % kernel], (ls_real)0, false};
+    const long r = (long)(e->row + w->pad_top) - (long)(i * w->dilation_h);
+    const long c = (long)(e->column + w->pad_left) - (long)(j * w->dilation_w);
+    const long down = (long)w->stride_h, across = (long)w->stride_w;
+    if (r % down != 0 || c % across != 0)
+        f.absent = true;
+    else if (r >= 0 && c >= 0 && r / down < (long)ls_window_out_h(w) &&
+             c / across < (long)ls_window_out_w(w))
+        f.b = pixel(e->dy, e->dy_layout, co, (size_t)(r / down), (size_t)(c / across));
+    return f;
 }
 
 void ls_conv2d_naive_backward(const ls_conv2d *conv, size_t images, ls_real *dx,
@@ -178,7 +174,7 @@ static factors weight_term(const element *e, size_t k)
     const size_t r = e->pixels.top + k / e->pixels.width;
     const size_t c = e->pixels.left + k % e->pixels.width;
     return (factors){pixel(e->dy, e->dy_layout, e->co, r, c),
-                     read_input(e, e->ci, r, c, e->row, e->column)};
+                     read_input(e, e->ci, r, c, e->row, e->column), false};
 }
 
 void ls_conv2d_naive_weight_leaf(const ls_conv2d *conv, ls_real *dweight, size_t ld_weight,

@@ -54,11 +54,12 @@ ls_status ls_conv2d_weight_leaf(ls_engine engine, const ls_conv2d *conv, ls_real
         pixels * out > parts.product)
         LS_FAIL(LS_ERR_INTERNAL, "conv2d: a rectangle lies outside what is held, or is larger than "
                                  "a granule");
+    const ls_meetings met = ls_meetings_of_outputs(&conv->window, outputs);
     for (size_t g = 0; g < conv->groups; g++) {
         copy_pixels(gradient, pixels, dy + g * out * ls_rectangle_count(dy_layout.held), dy_layout,
                     outputs, out);
-        ls_im2col(columns, pixels, LS_OUTPUTS_FROM_INPUTS, &conv->window, outputs,
-                  x + g * in * ls_rectangle_count(x_layout.held), x_layout.held, in);
+        ls_im2col(columns, pixels, &met, x + g * in * ls_rectangle_count(x_layout.held),
+                  x_layout.held, in);
         LS_TRY(ls_gemm(
             engine, LS_NO_TRANS, LS_TRANS, ls_axis_of(conv->out_granules, out / conv->out_granules),
             ls_axis_of(conv->in_granules, depth / conv->in_granules), ls_axis_whole(pixels),
@@ -126,11 +127,12 @@ ls_status ls_conv2d_weight_node(ls_engine engine, const ls_conv2d *conv, ls_real
         for (size_t i = 0, at = 0; i < n_pieces; at += ls_rectangle_count(pieces[i++].outputs)) {
             const ls_rectangle outputs = pieces[i].outputs;
             if (ls_rectangle_is_empty(outputs)) continue;
+            const ls_meetings met = ls_meetings_of_outputs(&conv->window, outputs);
             copy_pixels(gradient + at, pixels,
                         dy + pieces[i].image * dy_layout.stride +
                             g * out * ls_rectangle_count(dy_layout.held),
                         dy_layout, outputs, out);
-            ls_im2col(columns + at, pixels, LS_OUTPUTS_FROM_INPUTS, &conv->window, outputs,
+            ls_im2col(columns + at, pixels, &met,
                       x + pieces[i].image * x_layout.stride +
                           g * in * ls_rectangle_count(x_layout.held),
                       x_layout.held, in);

@@ -73,7 +73,7 @@ static void next_run(ls_leaf_walk *walk, leaf_run *run)
 {
     run->n_steps = run->length = 0;
     run->height = walk->height;
-    while (ls_leaf_walk_more(walk)) {
+    while (ls_leaf_walk_more(walk) && run->n_steps < LS_LEAF) { /* steps may be empty */
         ls_leaf_walk ahead = *walk;
         ls_leaf_step step = ls_leaf_walk_next(&ahead);
         if (run->length + step.length > LS_LEAF) break;
@@ -156,7 +156,7 @@ ls_status ls_gemm_portable(const ls_gemm_problem *p)
     const size_t cols = part_of(n, BLOCK_COLS, kernel->cols);
     const size_t a_size = smaller(PANEL_ROWS, rows) * (p->ta ? smaller(k, LS_LEAF) : LS_LINE_STEP);
     const size_t b_size = cols * smaller(k, LS_LEAF);
-    const bool one_run = k <= LS_LEAF;
+    const bool one_run = k <= LS_LEAF && p->n_leaves <= LS_LEAF;
     const size_t level = one_run ? kernel->rows * kernel->cols : rows * cols;
     const size_t waiting = ls_gemm_depth(p->k, p->leaves, p->n_leaves) -
                            1; /* the last entry never leaves the registers */

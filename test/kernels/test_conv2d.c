@@ -62,6 +62,55 @@ START_TEST(truth_and_naive)
 }
 END_TEST
 
+/* ORDERED: an output that a stride steps over is no term of dx, and the other terms stay in their
+ * leaves: on finite data without underflow these are the bits of +0 at each such place, made here
+ * as one product with all of them. */
+START_TEST(steps_of_a_stride_are_zeros)
+{
+    size_t strided = 0;
+    for (size_t k = 0; k < COUNT(shapes); k++) {
+        const conv_case t = make_case(&shapes[k], noise, k + 20);
+        const ls_conv2d *c = &t.conv;
+        const ls_window *w = &c->window;
+        const size_t in = c->in_channels / c->groups, out = c->out_channels / c->groups;
+        const size_t kernel = w->kernel_h * w->kernel_w, depth = out * kernel;
+        const size_t pixels = w->in_h * w->in_w, area = ls_rectangle_count(t.y_layout.held);
+        ls_real *dx = fresh(t.x_size), *right = fresh(in * pixels);
+        ls_real *a = fresh(in * depth), *b = fresh(depth * pixels);
+        strided += w->stride_h > 1 || w->stride_w > 1;
+        ck_assert(ls_conv2d_backward(LS_ENGINE_PORTABLE, c, t.images, dx, t.x_layout,
+                                     t.x_layout.held, t.dy, t.y_layout, t.w, t.depth,
+                                     fresh(ls_conv2d_scratch(c, t.images))) == LS_OK);
+        for (size_t n = 0; n < t.images; n++)
+            for (size_t g = 0; g < c->groups; g++) {
+                for (size_t e = 0; e < in * depth; e++) { /* [ci][(co, place)] */
+                    const size_t ci = e / depth, co = e % depth / kernel, place = e % kernel;
+                    a[e] = t.w[(g * out + co) * t.depth + ci * kernel + place];
+                }
+                for (size_t e = 0; e < depth * pixels; e++) b[e] = 0;
+                for (size_t e = 0; e < out * area * kernel; e++) { /* each output, each place */
+                    const size_t co = e / kernel / area, o = e / kernel % area, place = e % kernel;
+                    const size_t row = o / t.y_layout.held.width * w->stride_h +
+                                       place / w->kernel_w * w->dilation_h - w->pad_top;
+                    const size_t column = o % t.y_layout.held.width * w->stride_w +
+                                          place % w->kernel_w * w->dilation_w - w->pad_left;
+                    if (row < w->in_h && column < w->in_w) /* else beyond the border, or wrapped */
+                        b[(co * kernel + place) * pixels + row * w->in_w + column] =
+                            t.dy[n * t.y_layout.stride + (g * out + co) * area + o];
+                }
+                ck_assert(ls_gemm(LS_ENGINE_PORTABLE, LS_NO_TRANS, LS_NO_TRANS, ls_axis_whole(in),
+                                  ls_axis_whole(pixels),
+                                  ls_axis_of(c->out_granules, depth / c->out_granules), a, depth, b,
+                                  pixels, right, pixels, false) == LS_OK);
+                ck_assert_msg(
+                    same(dx + n * t.x_layout.stride + g * in * pixels, right, in * pixels), "%s",
+                    shapes[k].name);
+            }
+    }
+    ck_assert(strided > 6);
+}
+END_TEST
+
 /* EXACT: with small integers every order gives the same sum. */
 START_TEST(integers_are_exact)
 {
@@ -191,6 +240,20 @@ START_TEST(openblas_by_granules)
                 ck_assert(same(part, part_of(y, t.y_layout, t.images, c->out_channels, r),
                                t.images * to.stride));
             }
+        ls_real *dx = fresh(t.x_size), *whole_dx = fresh(t.x_size);
+        const ls_rectangle inputs = t.x_layout.held;
+        ck_assert(ls_conv2d_backward(LS_ENGINE_OPENBLAS, c, t.images, whole_dx, t.x_layout, inputs,
+                                     t.dy, t.y_layout, t.w, t.depth, scratch) == LS_OK);
+        for (size_t i = 0; i < c->grid.rows * c->grid.columns; i++) {
+            const ls_rectangle r = ls_pixel_granule(c->grid, inputs.height, inputs.width,
+                                                    i / c->grid.columns, i % c->grid.columns);
+            const ls_rectangle halo = ls_window_read_by(&c->window, r);
+            const ls_image_layout from = {halo, c->out_channels * ls_rectangle_count(halo)};
+            ck_assert(ls_conv2d_backward(LS_ENGINE_OPENBLAS, c, t.images, dx, t.x_layout, r,
+                                         part_of(t.dy, t.y_layout, t.images, c->out_channels, halo),
+                                         from, t.w, t.depth, scratch) == LS_OK);
+        }
+        ck_assert_msg(same(dx, whole_dx, t.x_size), "%s: dx", shapes[k].name);
         /* half a granule is refused */
         ls_conv2d whole = *c;
         whole.grid = (ls_pixel_grid){1, 1};
@@ -316,6 +379,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {truth_and_naive,
+                                  steps_of_a_stride_are_zeros,
                                   integers_are_exact,
                                   rectangles_are_slices,
                                   openblas_by_granules,

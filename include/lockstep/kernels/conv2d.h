@@ -12,8 +12,9 @@
  *
  *     y   T over the granules of input channels; inside one, leaves of at most 256 of its terms in
  *         the order (ci, i, j); pixels of the padding are terms too, zeros at their place; + bias
- *     dx  the same over granules of output channels, terms (co, i, j); where no output reaches the
- *         pixel by (i, j), dy is a zero at its place
+ *     dx  the same over granules of output channels, terms (co, i, j); where (i, j) would reach the
+ *         pixel from beyond the border, dy is a zero at its place; where the stride steps over the
+ *         pixel there is no term, and the others stay in their leaves
  *
  * so an element has the same bits wherever it is computed. The weight's gradient does cross ranks;
  * ls_conv2d_weight_leaf gives the value of one granule rectangle of one image, for the tree that
