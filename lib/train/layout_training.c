@@ -4,17 +4,13 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/comm/trace.h"
 #include "lockstep/numerics/digest.h"
-#include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/placement.h"
-#include "lockstep/parallel/replicas.h"
 #include "lockstep/parallel/update.h"
-#include "lockstep/partition/share.h"
-#include "lockstep/pipeline/executor.h"
 #include "parallel/fault_parts.h"
 #include "parallel/look_at_param.h"
 #include "train/checkpoint.h"
 #include "train/gather.h"
-#include "train/training.h"
+#include "train/rank_model.h"
 
 /* What all ranks share: the run, and room for what rank 0 says of it. */
 typedef struct shared {
@@ -33,15 +29,9 @@ typedef struct trainer {
     bool root;
     ls_rank *rank;
     ls_group *world;
-    ls_group *tp, *dp, *pp; /* along one axis of the grid each             */
-    ls_group *model;        /* the ranks of this data-parallel replica     */
     ls_store *store;
-    const ls_schedule *schedule;
-    ls_executor *executor;
-    ls_step_batch batch; /* own sequences */
-    ls_batch_cut cut;    /* who has which */
-    size_t *bounds;
-    ls_sequence_losses losses; /* of own sequences, on the last stage */
+    ls_rank_model *model;
+    ls_step_batch batch; /* own sequences or images */
     ls_arena *temporary;
     ls_arena *aside; /* for looking on and saving: no part of the layout, in nobody's account */
     ls_real *whole;  /* root: room for a whole parameter */
@@ -97,27 +87,6 @@ exit:
     return status;
 }
 
-/* Loss and gradients of the global batch, the same on all ranks that hold them. */
-static ls_status forward_backward(trainer *t, ls_real *ret_loss)
-{
-    ls_status status = LS_OK;
-    int last = ls_group_size(t->pp) - 1;
-    ls_valid valid;
-
-    /* How many targets and labels there are altogether is known before the first backward pass. */
-    LS_TRY(ls_count_valid(t->dp, &t->run->config, &t->batch.batch, &valid));
-    LS_TRY(ls_executor_run(t->executor, &t->batch.batch, valid, t->losses));
-    ls_trace_task(t->rank, "reduce", (int)t->batch.batch.step, -1, -1);
-    if (ls_valid_any(valid)) LS_TRY(ls_reduce_gradients(t->dp, t->store, t->cut));
-    LS_TRY(ls_executor_finish(t->executor));
-    *ret_loss = 0;
-    if (ls_valid_any(valid) && ls_group_rank(t->pp) == last)
-        LS_TRY(ls_reduce_loss(t->dp, t->losses, t->cut, valid, ret_loss));
-    if (last > 0) LS_TRY(ls_broadcast(t->pp, ret_loss, 1, LS_REAL_DTYPE, last));
-exit:
-    return status;
-}
-
 static void count(trainer *t, int sign)
 {
     for (int op = 0; op < LS_OP_COUNT; op++) {
@@ -127,33 +96,11 @@ static void count(trainer *t, int sign)
     }
 }
 
-/* All ranks of a model must have the same batch. */
-static ls_status check_replicas(const trainer *t)
-{
-    ls_status status = LS_OK;
-    size_t sequences = t->batch.batch.B, tokens = sequences * t->batch.batch.S;
-    const struct {
-        const int32_t *ids;
-        size_t count;
-        const char *what;
-    } arrays[] = {{t->batch.tokens, tokens, "tokens"},
-                  {t->batch.targets, tokens, "targets"},
-                  {t->batch.segments, tokens, "token types"},
-                  {t->batch.lengths, sequences, "lengths"},
-                  {t->batch.order, sequences, "order labels"}};
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
-        if (arrays[i].ids)
-            LS_TRY(ls_replicas_check(t->model, LS_I32, arrays[i].ids, arrays[i].count,
-                                     arrays[i].what));
-exit:
-    return status;
-}
-
 /* One training step. */
 static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_train_result *result)
 {
     ls_status status = LS_OK;
-    ls_step now = {.step = step, .tokens = t->run->batch * t->batch.batch.S};
+    ls_step now = {.step = step, .tokens = ls_run_tokens(t->run)};
     ls_update update = ls_step_update(t->run, step);
     double squares;
     ls_real loss;
@@ -161,11 +108,10 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
 
     ls_trace_task(t->rank, "batch", (int)step, -1, -1);
     ls_step_batch_fill(&t->batch, t->run, step);
-    if (ls_faulty(LS_FAULT_TARGET_SHIFT)) ls_fault_shift_targets(&t->batch.batch, t->batch.targets);
-    LS_TRY(check_replicas(t));
+    LS_TRY(t->model->operations->check_batch(t->model, &t->batch));
     count(t, -1);
-    LS_TRY(forward_backward(t, &loss));
-    LS_TRY(ls_shared_squares(t->model, &t->run->layout, t->store, t->temporary, &squares));
+    LS_TRY(t->model->operations->gradients(t->model, &t->batch.batch, &loss));
+    LS_TRY(ls_shared_squares(t->model->holders, &t->run->layout, t->store, t->temporary, &squares));
     count(t, +1);
     ls_trace_task(t->rank, "look on", -1, -1, -1); /* no part of the step */
     shown = ls_clock_ns();
@@ -214,56 +160,23 @@ exit:
     return status;
 }
 
-/* The groups along each axis, as Megatron-LM forms them: ranks that agree in all the others. */
-static ls_status make_groups(trainer *t)
-{
-    ls_status status = LS_OK;
-    const ls_layout *layout = &t->run->layout;
-    ls_coordinates at = ls_layout_coordinates(layout, ls_rank_index(t->rank));
-    t->world = ls_rank_world_group(t->rank);
-    LS_TRY(ls_group_split(t->world, at.pp * layout->dp + at.dp, at.tp, "tp", &t->tp));
-    LS_TRY(ls_group_split(t->world, at.pp * layout->tp + at.tp, at.dp, "dp", &t->dp));
-    LS_TRY(ls_group_split(t->world, at.dp * layout->tp + at.tp, at.pp, "pp", &t->pp));
-    LS_TRY(ls_group_split(t->world, at.dp, at.pp * layout->tp + at.tp, "model", &t->model));
-exit:
-    return status;
-}
-
-/* The shards, the stages over them, and room for own sequences. */
-static ls_status set_up(trainer *t)
+/* The shards, the model over them, and room for own sequences or images. */
+static ls_status set_up(trainer *t, const ls_schedule *schedule)
 {
     ls_status status = LS_OK;
     const ls_run *run = t->run;
-    const ls_layout *layout = &run->layout;
+    const ls_rank_model_setup setup = {t->rank, run, schedule};
     ls_memory *memory = ls_rank_memory(t->rank);
-    ls_coordinates at = ls_layout_coordinates(layout, ls_rank_index(t->rank));
-    ls_share own = ls_share_of(run->batch, (size_t)layout->dp, (size_t)at.dp);
     ls_holding *holdings = calloc(t->table->count, sizeof *holdings);
 
     if (!holdings) LS_FAIL(LS_ERR_MEMORY, "no memory for a table of shards");
     LS_TRY(ls_arena_create(&t->temporary, memory, LS_MEM_TEMPORARY));
     LS_TRY(ls_arena_create(&t->aside, NULL, LS_MEM_TEMPORARY));
-    LS_TRY(make_groups(t));
-    ls_holdings_of(t->table, layout, ls_rank_index(t->rank), holdings);
+    t->world = ls_rank_world_group(t->rank);
+    ls_holdings_of(t->table, &run->layout, ls_rank_index(t->rank), holdings);
     LS_TRY(ls_store_create(&t->store, t->table, holdings, memory));
-    ls_executor_setup setup = {.tp = t->tp,
-                               .pp = t->pp,
-                               .layout = layout,
-                               .schedule = t->schedule,
-                               .engine = run->engine,
-                               .gathered_loss = run->gathered_loss,
-                               .batch = run->batch,
-                               .first = own.first,
-                               .sequences = own.count,
-                               .tap = run->tap};
-    LS_TRY(ls_executor_create(&t->executor, &setup, t->store));
-    LS_TRY(ls_step_batch_create(&t->batch, run, own.first, own.count));
-    LS_TRY(ls_arena_alloc(t->aside, (size_t)layout->dp + 1, sizeof *t->bounds, (void *)&t->bounds));
-    ls_share_bounds(run->batch, (size_t)layout->dp, t->bounds);
-    t->cut = (ls_batch_cut){run->batch, t->bounds};
-    LS_TRY(ls_arena_alloc(t->aside, own.count, sizeof(ls_real), (void *)&t->losses.tokens));
-    if (run->config.sentence_order)
-        LS_TRY(ls_arena_alloc(t->aside, own.count, sizeof(ls_real), (void *)&t->losses.order));
+    LS_TRY(ls_rank_transformer_create(&t->model, &setup, t->store));
+    LS_TRY(ls_step_batch_create(&t->batch, run, t->model->samples.first, t->model->samples.count));
     if (t->root)
         LS_TRY(ls_arena_alloc(t->aside, ls_gather_elements(t->table), sizeof *t->whole,
                               (void *)&t->whole));
@@ -275,7 +188,7 @@ exit:
 static void tear_down(trainer *t)
 {
     ls_step_batch_free(&t->batch);
-    ls_executor_destroy(&t->executor);
+    ls_rank_model_destroy(&t->model);
     ls_store_destroy(&t->store);
     ls_arena_destroy(&t->temporary);
     ls_arena_destroy(&t->aside);
@@ -285,21 +198,17 @@ static ls_status rank_main(ls_rank *rank, void *argument)
 {
     ls_status status = LS_OK;
     shared *all = argument;
-    trainer t = {.run = all->run,
-                 .table = all->table,
-                 .watcher = all->watcher,
-                 .schedule = all->schedule,
-                 .rank = rank};
+    trainer t = {.run = all->run, .table = all->table, .watcher = all->watcher, .rank = rank};
     ls_rank_report *report = &all->result->rank[ls_rank_index(rank)];
     ls_digest *digest = NULL;
     uint64_t first;
 
     t.root = ls_rank_index(rank) == 0;
     if (t.root) LS_TRY(ls_digest_create(&digest));
-    LS_TRY(set_up(&t));
+    LS_TRY(set_up(&t, all->schedule));
     LS_TRY(ls_checkpoint_begin(t.run, t.store, &first));
     LS_TRY(ls_run_check_given(t.run, first));
-    if (ls_faulty_any()) LS_TRY(ls_fault_spoil_weights(t.tp, t.store, t.temporary));
+    if (t.model->operations->begin) LS_TRY(t.model->operations->begin(t.model));
     if (t.root) {
         all->result->first_step = all->result->last_step = first;
         if (t.watcher->begin) LS_TRY(t.watcher->begin(t.watcher->context, t.run, t.table, first));
