@@ -79,6 +79,7 @@ typedef struct ls_net_layer_state {
 
 struct ls_sharded_net {
     ls_sharded_net_setup setup;
+    ls_layout layout; /* setup.layout points here */
     ls_store *store;
     const ls_net *net;
     ls_net_shapes shapes;
@@ -162,6 +163,11 @@ ls_status ls_net_slot(const ls_sharded_net *net, const ls_net_layer_state *l, ls
 #define ls_net_show_block LS_TYPED(ls_net_show_block)
 ls_status ls_net_show_block(const ls_sharded_net *net, size_t number, bool gradient,
                             const ls_image_box *box, const ls_real *values) LS_MUST_USE;
+
+/* The same for a part of a gradient, node `node` of a tree of `leaves` granules of channels. */
+#define ls_net_show_partial LS_TYPED(ls_net_show_partial)
+ls_status ls_net_show_partial(const ls_sharded_net *net, size_t number, const ls_image_box *box,
+                              ls_node node, size_t leaves, const ls_real *values) LS_MUST_USE;
 
 /* Shows a row of a point of layer `number`: per channel, per image. */
 #define ls_net_show_row LS_TYPED(ls_net_show_row)
