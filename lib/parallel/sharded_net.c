@@ -7,8 +7,15 @@
 
 static const ls_net_operations *const kinds[LS_NET_KINDS] = {
     [LS_NET_CONV] = &ls_net_conv_operations,
+    [LS_NET_MAX_POOL] = &ls_net_max_pool_operations,
+    [LS_NET_AVG_POOL] = &ls_net_average_pool_operations,
+    [LS_NET_GLOBAL_POOL] = &ls_net_global_pool_operations,
+    [LS_NET_BATCH_NORM] = &ls_net_batch_norm_operations,
     [LS_NET_RELU] = &ls_net_relu_operations,
+    [LS_NET_RESPONSE_NORM] = &ls_net_response_norm_operations,
+    [LS_NET_DROPOUT] = &ls_net_dropout_operations,
     [LS_NET_DENSE] = &ls_net_dense_operations,
+    [LS_NET_ADD] = &ls_net_add_operations,
 };
 
 ls_status ls_net_slot(const ls_sharded_net *net, const ls_net_layer_state *l, ls_role role,
@@ -52,9 +59,6 @@ static ls_status fill_layer(ls_sharded_net *net, size_t n)
     for (int i = 0; i < l->n_inputs; i++)
         l->input[i].shape = ls_net_shape_at(&net->shapes, l->input[i].from);
     l->operations = kinds[layer->kind];
-    if (l->operations == NULL)
-        LS_FAIL(LS_ERR_INPUT, "layer %s: %s is not sharded yet", layer->name,
-                ls_net_kind_name(layer->kind));
     if (ls_layer_grid_ranks(&l->grid) != ls_group_size(net->setup.world))
         LS_FAIL(LS_ERR_INPUT, "layer %s: a grid of %d ranks in a world of %d", layer->name,
                 ls_layer_grid_ranks(&l->grid), ls_group_size(net->setup.world));

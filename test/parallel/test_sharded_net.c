@@ -49,4 +49,22 @@ START_TEST(plain)
 }
 END_TEST
 
-TEST_MAIN("sharded_net", plain)
+START_TEST(named)
+{
+    static net_truth t;
+    static ls_config config;
+    const char *names[] = {"alexnet-nano", "resnet-nano"};
+    for (int n = 0; n < 2; n++) {
+        ck_assert(ls_config_named(names[n], &config) == LS_OK);
+        config.batch = 3;
+        truth_of(&t, &config, LS_ENGINE_PORTABLE);
+        run_layout(&t, "one rank");
+        run_layout(&t, "spatial 2x1");
+        run_layout(&t, "channel 2");
+        run_layout(&t, "dp 2 x spatial 2x2 x channel 2, overlap");
+        truth_free(&t);
+    }
+}
+END_TEST
+
+TEST_MAIN("sharded_net", plain, named)
