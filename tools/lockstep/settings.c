@@ -79,7 +79,7 @@ static void make_table(settings *s, const command_spec *command)
                                   "what is computed again backward instead of kept: the attention "
                                   "probabilities, all but each layer's input, all but the stage's "
                                   "input"));
-    ADD(FOR_ALL, ls_option_string("partition", &s->partition, "A,B,C",
+    ADD(FOR_ALL, ls_option_string("partition", &s->words.partition, "A,B,C",
                                   "layers of each of the pp x V stages, in order; as even as can "
                                   "be when not given"));
     ADD(FOR_TRAIN, ls_option_flag("serial", &s->serial,
@@ -95,6 +95,18 @@ static void make_table(settings *s, const command_spec *command)
                                      "instead of one layout: several, as they are printed, with "
                                      "semicolons between: \"tp 4; dp 2 x pp 2, 1f1b, 4 "
                                      "micro-batches\""));
+
+    ADD(FOR_ALL, ls_option_heading("Layout of a convolutional network, beside --dp"));
+    ADD(FOR_ALL, ls_option_string("spatial", &s->words.spatial, "HxW",
+                                  "rows x columns of ranks over an image"));
+    ADD(FOR_ALL,
+        ls_option_int("channel", &run->layout.channels, 1, 4096, "N", "channel-parallel ranks"));
+    ADD(FOR_ALL, ls_option_flag("overlap", &run->layout.overlap,
+                                "computes what needs no neighbour's pixels while these are under "
+                                "way"));
+    ADD(FOR_ALL, ls_option_string("strategy", &s->words.strategy, "LAYER=SxDxAxC[,LAYER=...]",
+                                  "another grid of the ranks for a layer and those that read it: "
+                                  "samples x down x across x channels"));
 
     ADD(FOR_ALL, ls_option_heading("Run"));
     ADD(FOR_ALL, ls_option_string("text", &s->text_file, "FILE",
@@ -189,30 +201,6 @@ static bool given(const settings *s, const char *name)
     return ls_options_given(s->options, s->n_options, name);
 }
 
-/* "3,2,2": the layers of each stage. */
-static ls_status read_partition(const char *text, ls_layout *layout)
-{
-    ls_status status = LS_OK;
-    const char *at = text;
-    while (text != NULL) {
-        char *end;
-        long layers = strtol(at, &end, 10);
-        if (end == at || *at < '0' || *at > '9' || (*end != ',' && *end != '\0') ||
-            layers > 1 << 20)
-            LS_FAIL(LS_ERR_INPUT,
-                    "--partition %s: give the number of layers of each stage, such as 3,2,2",
-                    ls_show(text));
-        if (layout->given == LS_MAX_STAGES)
-            LS_FAIL(LS_ERR_INPUT, "--partition %s: more than %d stages", ls_show(text),
-                    LS_MAX_STAGES);
-        layout->stage_layers[layout->given++] = (int)layers;
-        if (*end == '\0') break;
-        at = end + 1;
-    }
-exit:
-    return status;
-}
-
 /* What was read as words and numbers becomes what the run is made of. */
 static void settle(settings *s, const ls_config *config)
 {
@@ -237,10 +225,15 @@ static void settle(settings *s, const ls_config *config)
 ls_status settings_check_ranks(const ls_layout *layout)
 {
     ls_status status = LS_OK;
-    long long ranks = (long long)layout->dp * layout->pp * layout->tp;
-    if (ranks > LS_MAX_RANKS)
-        LS_FAIL(LS_ERR_INPUT, "--dp %d, --pp %d, --tp %d: %lld ranks; at most %d can run",
-                layout->dp, layout->pp, layout->tp, ranks, LS_MAX_RANKS);
+    const long long pixels = (long long)layout->down * layout->across * layout->channels;
+    const long long ranks = pixels * layout->dp * layout->pp * layout->tp;
+    if (ranks <= LS_MAX_RANKS) return LS_OK;
+    if (pixels > 1)
+        LS_FAIL(LS_ERR_INPUT,
+                "--dp %d, --spatial %dx%d, --channel %d: %lld ranks; at most %d can run",
+                layout->dp, layout->down, layout->across, layout->channels, ranks, LS_MAX_RANKS);
+    LS_FAIL(LS_ERR_INPUT, "--dp %d, --pp %d, --tp %d: %lld ranks; at most %d can run", layout->dp,
+            layout->pp, layout->tp, ranks, LS_MAX_RANKS);
 exit:
     return status;
 }
@@ -266,7 +259,9 @@ static ls_status refuse_two_layouts(const settings *s)
 {
     static const char *const options[] = {"tp",        "sp",        "pp",
                                           "dp",        "schedule",  "micro-batches",
-                                          "recompute", "partition", "virtual-stages"};
+                                          "recompute", "partition", "virtual-stages",
+                                          "spatial",   "channel",   "overlap",
+                                          "strategy"};
     ls_status status = LS_OK;
     const char *other = s->serial            ? "--serial knows no ranks"
                         : s->layouts != NULL ? "--layouts says whole layouts"
@@ -281,7 +276,8 @@ static ls_status refuse_two_layouts(const settings *s)
         if (given(s, options[i]))
             LS_FAIL(LS_ERR_INPUT, "--%s: %s; give one of the two", options[i], other);
     /* Legal, and 1F1B under another name: not what was asked for. */
-    if (s->run.layout.schedule == LS_INTERLEAVED && s->run.layout.virtual_stages == 1) {
+    if (s->run.config.kind == LS_MODEL_TRANSFORMER && s->run.layout.schedule == LS_INTERLEAVED &&
+        s->run.layout.virtual_stages == 1) {
         size_t most = s->run.config.layers / (size_t)s->run.layout.pp;
         if (most < 2)
             LS_FAIL(LS_ERR_INPUT,
@@ -387,7 +383,7 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
     set_defaults(s, command, &config);
     LS_TRY(ls_options_parse(s->options, s->n_options, argc, argv, words));
     settle(s, &config);
-    LS_TRY(read_partition(s->partition, &s->run.layout));
+    LS_TRY(layout_words_read(&s->words, &s->run.config, &s->run.layout));
 
     if (s->names != NULL) {
         if (s->run.save == NULL)

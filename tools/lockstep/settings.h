@@ -3,9 +3,10 @@
 #define LOCKSTEP_SETTINGS_H
 
 #include "command.h"
+#include "layout_words.h"
 #include "train/train.h"
 
-enum { MAX_OPTIONS = 64 };
+enum { MAX_OPTIONS = 80 };
 
 typedef struct settings {
     ls_run run; /* ready to be handed over */
@@ -28,7 +29,8 @@ typedef struct settings {
     /* How the above was read. */
     const char *text_file;
     ls_text text;
-    const char *partition, *names;
+    layout_words words;
+    const char *names;
     char *model_beside; /* the configuration beside what is loaded */
     int schedule, recompute;
     int engine, dtype, optimizer, norm_place, mlp_cut, timeout_s;
