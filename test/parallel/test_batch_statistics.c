@@ -9,7 +9,7 @@
     "{\"name\": \"norm\", \"batch\": 2, \"network\": {\"channels\": 1, \"height\": %zu, "          \
     "\"width\": %zu, \"classes\": 2, \"row_granules\": %zu, \"column_granules\": %zu, "            \
     "\"channel_granules\": 1, \"layers\": ["                                                       \
-    "{\"kind\": \"batch_norm\", \"name\": \"bn1\", \"eps\": 0.0, \"momentum\": %g}, "              \
+    "{\"kind\": \"batch_norm\", \"name\": \"bn1\", \"eps\": 1e-30, \"momentum\": %g}, "            \
     "{\"kind\": \"global_pool\"}, {\"kind\": \"dense\", \"channels\": 2}]}}"
 
 enum { MOST = 16 };
@@ -104,11 +104,11 @@ START_TEST(unequal_counts)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         known k = {0};
         ck_assert_msg(statistics(&k, cases[i].layout, values, cases[i].images, cases[i].height,
-                                 cases[i].width, 1) == LS_OK,
+                                 cases[i].width, 0.5) == LS_OK,
                       "%s", ls_error_text());
-        ck_assert_msg(k.mean[0] == 3 && k.running_mean[0] == 3, "case %zu: mean %g", i,
+        ck_assert_msg(k.mean[0] == 3 && k.running_mean[0] == (ls_real)1.5, "case %zu: mean %g", i,
                       (double)k.mean[0]);
-        ck_assert(near(k.rstd[0], sqrt(6.0 / 14)) && near(k.running_variance[0], 14.0 / 5));
+        ck_assert(near(k.rstd[0], sqrt(6.0 / 14)) && near(k.running_variance[0], 0.5 * 14 / 5));
     }
 }
 END_TEST
@@ -124,10 +124,10 @@ START_TEST(no_cancellation)
         known k = {0};
         const size_t images = (size_t)layouts[i].dp;
         const size_t height = (size_t)layouts[i].down, width = 4 / images / height;
-        ck_assert_msg(statistics(&k, layouts[i], values, images, height, width, 1) == LS_OK, "%s",
+        ck_assert_msg(statistics(&k, layouts[i], values, images, height, width, 0.5) == LS_OK, "%s",
                       ls_error_text());
         ck_assert(k.mean[0] == (ls_real)10001.5);
-        ck_assert(near(k.rstd[0], 1 / sqrt(1.25)) && near(k.running_variance[0], 5.0 / 3));
+        ck_assert(near(k.rstd[0], 1 / sqrt(1.25)) && near(k.running_variance[0], 2.5 / 3));
     }
 }
 END_TEST
@@ -137,11 +137,11 @@ START_TEST(one_value_on_each_rank)
 {
     static const float values[] = {1, 5};
     known k = {0};
-    ck_assert_int_eq(statistics(&k, net_layout(2, 1, 1, 1), values, 2, 1, 1, 1), LS_OK);
-    ck_assert(k.mean[0] == 3 && k.rstd[0] == (ls_real)0.5 && k.running_variance[0] == 8);
-    ck_assert_int_eq(statistics(&k, net_layout(1, 1, 2, 1), values, 1, 1, 2, 1), LS_OK);
-    ck_assert(k.mean[0] == 3 && k.rstd[0] == (ls_real)0.5 && k.running_variance[0] == 8);
-    ck_assert_int_eq(statistics(&k, net_layout(1, 1, 1, 1), values, 1, 1, 1, 1), LS_ERR_INPUT);
+    ck_assert_int_eq(statistics(&k, net_layout(2, 1, 1, 1), values, 2, 1, 1, 0.5), LS_OK);
+    ck_assert(k.mean[0] == 3 && k.rstd[0] == (ls_real)0.5 && k.running_variance[0] == 4);
+    ck_assert_int_eq(statistics(&k, net_layout(1, 1, 2, 1), values, 1, 1, 2, 0.5), LS_OK);
+    ck_assert(k.mean[0] == 3 && k.rstd[0] == (ls_real)0.5 && k.running_variance[0] == 4);
+    ck_assert_int_eq(statistics(&k, net_layout(1, 1, 1, 1), values, 1, 1, 1, 0.5), LS_ERR_INPUT);
     ck_assert_has(ls_error_text(), "bn1: 1 values for each channel");
 }
 END_TEST
