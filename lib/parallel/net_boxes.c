@@ -147,7 +147,8 @@ static ls_status find_input(ls_sharded_net *net, ls_net_layer_state *l, size_t i
     input->reads = boxes->wanted[boxes->own];
     input->takes = ls_net_block(net->net, input->shape, &l->grid, batch, (int)boxes->own);
     if (input->from == LS_NET_IMAGE) goto exit;
-    widen(&boxes->wanted[boxes->own], &input->has);
+    /* Others take x for the own block. */
+    if (ls_net_has_window(l->layer->kind)) widen(&boxes->wanted[boxes->own], &input->has);
     input->reads = boxes->wanted[boxes->own];
     LS_TRY(find_route(boxes, &input->arrive));
     if (overlaps(net, l, input)) input->inner = inner_of(net, l, input);

@@ -38,8 +38,8 @@ typedef struct ls_net_input {
     int from; /* layer or LS_NET_IMAGE */
     const ls_net_shape *shape;
     ls_image_box has;    /* the own block of the input in the grid that it is made in       */
-    ls_image_box reads;  /* of the input, to make the own block of the output; all of `has` when
-                            that has it                                                     */
+    ls_image_box reads;  /* of the input, to make the own block of the output; of layers with
+                            windows all of `has` when that has it                           */
     ls_image_box takes;  /* the own block of the input in the layer's grid: dx is made here */
     ls_net_route arrive; /* owners' blocks -> reads; none of the image: the batch has it    */
     ls_net_route leave;  /* takes -> owners' blocks, of dx                                  */
