@@ -183,11 +183,43 @@ CHAPTERS = {
             ("--mistake in-input", r"\n      looks like: the input in used as a work buffer"),
         ],
     },
+    "14_spatial_convolution": {
+        "option": "--spatial",
+        "values": ["1x1", "2x1", "1x3", "3x2", "4x4", "7x7"],
+        "good": ["--spatial 5x5 --granules 4x4", "--spatial 7x1 --image 12x12",  # ranks without pixels
+                 "--spatial 4x1 --image 8x8 --kernel 7x1 --pad-before 3x0 --pad-after 3x0",
+                 "--stride 2x3", "--stride 2x2 --pad-before 0x0", "--kernel 2x5 --pad-before 1x2",
+                 "--image 4x4 --kernel 9x9 --pad-before 8x8 --pad-after 8x8", "--look 0 --seed 9",
+                 "--image 3x3 --granules 8x8"],
+        "openblas": ["--gemm openblas --spatial 5x5 --granules 4x4 --stride 2x1"],
+        "bad": [("--spatial 4x1 --image 3x9", "4 x 1 ranks is larger than the image of 3 x 9"),
+                ("--kernel 17x1", "conv1: a kernel of 17"), ("--image 41x1", "from 1 to 40, as 2x3"),
+                ("--svg missing/folder/x.svg", "missing/folder/x.svg")],
+        "lessons": [
+            # all halos, corners, the formula; an even kernel has one that is not symmetric
+            ("", r"\n0000111122222   \.\.\.011112\.{4}      .*\n3333444455555   \.\.\.3====5\.{4}   "),
+            ("", r"2 O W \+ 2 O H \+ 4 O O = 22 pixels; x 3 channels x 2 images\n"),
+            ("", r"3333444455555   \.\.\.3====55\.{3}      3333444455555   \.\.33====5\.{4}\n"),
+            # too little where the kernel is even, too much where the stride is 2; sums of dx
+            ("", r"\(K - 1\) / 2: 0 of y differ; 124 pixels come, needed are 124\n"),
+            ("", r"\(K - 1\) / 2: 200 of y differ; 124 pixels come, needed are 198\n"),
+            ("", r"\(K - 1\) / 2: 0 of y differ; 124 pixels come, needed are 58\n"),
+            ("", r"parts of dx added, no halo of dy: [1-9]\d+ of dx differ\n"),
+            ("--spatial 1x1", r"parts of dx added, no halo of dy: 0 of dx differ\n"),
+            # a halo that reaches two ranks away: 8 columns on 4 ranks, kernel 7
+            ("--spatial 1x4 --image 8x8 --kernel 1x7 --pad-before 0x3 --pad-after 0x3 --granules 4x4",
+             r"\n00112233     \.011==33     "),
+            ("--spatial 5x5 --granules 4x4", r"(?m)^  24   0 x 0   0 x 0 +0 +0 +0 +0 +0 +0 +0$"),
+        ],
+    },
 }
 BAD = [("--ranks 0", "--ranks 0"), ("--ranks -1", "--ranks -1"), ("--ranks x", "--ranks x"),
        ("--ranks 2.5", "whole number"), ("--ranks 99999999999999999999", "whole number"),
        ("--ranks", "value is missing"), ("--rank 2", "is --ranks meant?"), ("--what", "--what"),
        ("3", "no such word"), ("-r 3", "two dashes")]
+BAD_GRIDS = [("--spatial 0x1", "--spatial 0x1"), ("--spatial 3", "--spatial 3"),
+             ("--spatial 3x3x3", "--spatial 3x3x3"), ("--spatial", "value is missing"),
+             ("--spatia 2x2", "is --spatial meant?"), ("--what", "--what"), ("3", "no such word")]
 ALLOWED_INCLUDES = {"lockstep/lockstep.h", "math.h", "stdio.h", "stdlib.h", "string.h"}
 
 faults = []
@@ -217,14 +249,18 @@ def main():
     chapter = CHAPTERS[name]
 
     option = chapter.get("option", "--ranks")
-    good = ["", ""] + [f"{option} {n}" for n in (1, 2, 3, 4, 6, 12)] + chapter["good"]
-    bad = chapter["bad"] + [(line.replace("--ranks", option), part.replace("--ranks", option))
-                            for line, part in BAD if option == "--ranks" or line != "--rank 2"]
+    good = ["", ""] + [f"{option} {n}" for n in chapter.get("values", (1, 2, 3, 4, 6, 12))]
+    good += chapter["good"]
+    if "values" in chapter:
+        bad = chapter["bad"] + BAD_GRIDS
+    else:
+        bad = chapter["bad"] + [(line.replace("--ranks", option), part.replace("--ranks", option))
+                                for line, part in BAD if option == "--ranks" or line != "--rank 2"]
     with open(os.path.join(root, "apps", name + ".c"), encoding="utf-8") as file:
         source = file.read()
     if '"gemm"' in source:
         if have_blas == "yes":
-            good += ["--gemm openblas", "--gemm=openblas --seed 3"]
+            good += ["--gemm openblas", "--gemm=openblas --seed 3"] + chapter.get("openblas", [])
         else:
             expect_refusal(name, program, "--gemm openblas", "OpenBLAS")
     outputs = {}
@@ -265,6 +301,14 @@ def main():
                 drawing = xml.etree.ElementTree.parse(file).getroot()
             boxes = [box for box in drawing.iter() if box.tag.endswith("}rect")]
             expect(status == 0 and err == "" and len(boxes) >= 2 * 3 * 4, "--svg", status, err, out)
+
+    if name == "14_spatial_convolution":
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "maps.svg")
+            status, out, err = run(program, f"--spatial 2x3 --svg {path}")
+            drawing = xml.etree.ElementTree.parse(path).getroot()
+            pixels = [box for box in drawing.iter() if box.tag.endswith("}rect")]
+            expect(status == 0 and err == "" and len(pixels) >= 6 * 14 * 13 + 2 * 7 * 6, "--svg", err)
 
     status, out, err = run(faulty, "")
     expect(status == 1 and "DIFFERENT" in out and err == "", "the built-in fault is not found:",
