@@ -41,13 +41,42 @@ static void read_node(ls_graph_node *node, int input)
     if (input < 0) return;
     for (; i < LS_NODE_INPUTS && node->inputs[i] >= 0; i++)
         if (node->inputs[i] == input) return;
-    if (i < LS_NODE_INPUTS) node->inputs[i] = input;
+    if (i < LS_NODE_INPUTS)
+        node->inputs[i] = input;
+    else
+        node->crowded = true;
 }
 
-/* A loss per token or sequence has the same gradient whatever the logits: no node of its own. */
+/* A loss per token, sequence or image has the same gradient whatever the logits: no node of its
+ * own. */
 static bool is_loss(ls_operation_kind make)
 {
-    return make == LS_MAKE_TOKEN_LOSS || make == LS_MAKE_ORDER_LOSS;
+    return make == LS_MAKE_TOKEN_LOSS || make == LS_MAKE_ORDER_LOSS || make == LS_MAKE_IMAGE_LOSS;
+}
+
+static bool is_linear(ls_operation_kind make)
+{
+    switch (make) {
+    case LS_MAKE_LINEAR:
+    case LS_MAKE_LINEAR_TURNED:
+    case LS_MAKE_LOGITS:
+    case LS_MAKE_RESIDUAL:
+    case LS_MAKE_DROPOUT:
+    case LS_MAKE_POOLED:
+    case LS_MAKE_CONV:
+    case LS_MAKE_AVERAGE_POOL:
+    case LS_MAKE_GLOBAL_POOL:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Shown beside what is made of the same inputs: nothing reads them. */
+static bool is_shown_alone(ls_operation_kind make)
+{
+    return make == LS_MAKE_PROBABILITIES || make == LS_MAKE_BATCH_MEAN ||
+           make == LS_MAKE_BATCH_RSTD;
 }
 
 /* What a gradient needs of a reader: the gradient of what it made, and what it read, unless it is
@@ -57,10 +86,7 @@ static void read_reader(const ls_graph *graph, ls_graph_node *node, int place, b
     const ls_graph_node *reader = &graph->nodes[place];
     if (!is_loss(reader->make)) read_node(node, ls_graph_gradient(graph, place));
     if (reader->make == LS_MAKE_POOLED) read_node(node, place);
-    const bool linear = reader->make == LS_MAKE_LINEAR || reader->make == LS_MAKE_LINEAR_TURNED ||
-                        reader->make == LS_MAKE_LOGITS || reader->make == LS_MAKE_RESIDUAL ||
-                        reader->make == LS_MAKE_DROPOUT || reader->make == LS_MAKE_POOLED;
-    for (int i = 0; (by_param || !linear) && i < LS_NODE_INPUTS; i++)
+    for (int i = 0; (by_param || !is_linear(reader->make)) && i < LS_NODE_INPUTS; i++)
         read_node(node, reader->inputs[i]);
 }
 
@@ -72,7 +98,7 @@ static void index_last(ls_graph *graph)
 
 static bool sends_back(const ls_graph_node *reader)
 {
-    return reader->phase == LS_GRAPH_FORWARD && reader->make != LS_MAKE_PROBABILITIES &&
+    return reader->phase == LS_GRAPH_FORWARD && !is_shown_alone(reader->make) &&
            reader->make != LS_MAKE_MEAN;
 }
 
@@ -82,7 +108,7 @@ static void append_gradient(ls_graph *graph, size_t forward, int place)
 {
     char name[sizeof graph->nodes->name];
     const ls_graph_node *of = &graph->nodes[place];
-    if (is_loss(of->make) || of->make == LS_MAKE_MEAN || of->make == LS_MAKE_PROBABILITIES) return;
+    if (is_loss(of->make) || of->make == LS_MAKE_MEAN || is_shown_alone(of->make)) return;
     snprintf(name, sizeof name, "d.%.120s", of->name);
     ls_graph_node *node =
         &graph->nodes[ls_graph_append(graph, LS_GRAPH_BACKWARD, LS_MAKE_GRADIENT, name)];
@@ -151,6 +177,10 @@ static ls_graph_node *append_param(ls_graph *graph, ls_graph_phase phase, ls_ope
     ls_graph_node *node = &graph->nodes[ls_graph_append(graph, phase, make, whole)];
     node->params[0] = place;
     node->layer = param->stage == LS_STAGE_LAYER ? (int)param->layer : -1;
+    if (graph->table->config.kind == LS_MODEL_NET) {
+        ls_graph_net_param(node, param);
+        return node;
+    }
     node->n_dims = param->n_dims;
     for (int d = 0; d < param->n_dims; d++) node->dims[d] = param->dims[d];
     param_names(param, names);
@@ -191,6 +221,16 @@ static void append_param_gradients(ls_graph *graph, size_t forward, int place)
 
 /* ---- update ---- */
 
+/* A running statistic: from what the batch norm of its layer read. */
+static void append_state(ls_graph *graph, int place)
+{
+    ls_graph_node *node = append_param(graph, LS_GRAPH_UPDATE, LS_MAKE_RUNNING, "param", place, "");
+    for (size_t r = 0; r < graph->count; r++)
+        if (graph->nodes[r].make == LS_MAKE_BATCH_NORM && graph->nodes[r].layer == node->layer)
+            read_node(node, graph->nodes[r].inputs[0]);
+    index_last(graph);
+}
+
 static void append_update(ls_graph *graph)
 {
     const int count = (int)graph->table->count;
@@ -198,6 +238,7 @@ static void append_update(ls_graph *graph)
     index_last(graph);
     for (int p = 0; p < count; p++) {
         const int gradient = ls_graph_param_gradient(graph, p);
+        if (graph->table->params[p].state) continue;
         ls_graph_node *node =
             append_param(graph, LS_GRAPH_UPDATE, LS_MAKE_CLIPPED, "clipped", p, "");
         read_node(node, gradient);
@@ -205,31 +246,61 @@ static void append_update(ls_graph *graph)
         index_last(graph);
     }
     for (int p = 0; p < count; p++) {
-        const int clipped = norm + 1 + p;
-        read_node(append_param(graph, LS_GRAPH_UPDATE, LS_MAKE_UPDATED, "param", p, ""), clipped);
+        const ls_param *param = &graph->table->params[p];
+        if (param->state) {
+            append_state(graph, p);
+            continue;
+        }
+        read_node(append_param(graph, LS_GRAPH_UPDATE, LS_MAKE_UPDATED, "param", p, ""),
+                  ls_graph_find_param(graph, p, LS_MAKE_CLIPPED));
         index_last(graph);
     }
+}
+
+/* Layers of a network have the names that somebody gave them. */
+static ls_status check(const ls_graph *graph)
+{
+    ls_status status = LS_OK;
+    const ls_param_table *table = graph->table;
+    const char *twice = ls_graph_index_twice(graph);
+    for (size_t p = 0; p < table->count && !twice; p++)
+        if (ls_graph_find(graph, table->params[p].name) >= 0) twice = table->params[p].name;
+    if (twice)
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: two tensors of a step are called %s; give the layer of that name another one",
+                table->config.name, twice);
+    for (size_t i = 0; i < graph->count; i++)
+        if (graph->nodes[i].crowded)
+            LS_FAIL(LS_ERR_INPUT, "%s: %s needs more than %d tensors: fewer layers may read one",
+                    table->config.name, graph->nodes[i].name, LS_NODE_INPUTS);
+exit:
+    return status;
 }
 
 ls_status ls_graph_create(ls_graph **ret_graph, const ls_param_table *table, size_t B, size_t S)
 {
     ls_status status = LS_OK;
     ls_graph *graph = NULL;
-    LS_TRY(ls_config_require(&table->config, LS_MODEL_TRANSFORMER, "the list of a step's tensors"));
+    const bool net = table->config.kind == LS_MODEL_NET;
     graph = calloc(1, sizeof *graph);
     if (!graph) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of a step's tensors");
     graph->table = table;
     graph->B = B;
-    graph->S = S;
+    graph->S = net ? 1 : S;
     /* At most 16 nodes of a layer and 16 at the ends, each with its gradient; of a parameter the
      * gradient (three times when tied), the clipped one and the update; loss and norm. */
-    graph->room = 2 * (16 * table->config.layers + 16) + 5 * table->count;
+    const size_t most =
+        net ? ls_graph_net_most(&table->config.net) : 16 * table->config.layers + 16;
+    graph->room = 2 * most + 5 * table->count;
     graph->nodes = calloc(graph->room, sizeof *graph->nodes);
     if (!graph->nodes)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of a step's tensors");
     LS_TRY(ls_graph_index_create(graph));
 
-    ls_graph_forward(graph);
+    if (net)
+        ls_graph_net_forward(graph);
+    else
+        ls_graph_forward(graph);
     const size_t forward = graph->count;
     for (size_t i = 0; i < forward; i++) ls_graph_index_add(graph, (int)i);
     for (size_t i = forward; i-- > 0;) {
@@ -237,6 +308,7 @@ ls_status ls_graph_create(ls_graph **ret_graph, const ls_param_table *table, siz
         append_param_gradients(graph, forward, (int)i);
     }
     append_update(graph);
+    LS_TRY(check(graph));
     *ret_graph = graph;
     graph = NULL;
 exit:
@@ -251,6 +323,13 @@ void ls_graph_destroy(ls_graph **graph)
     ls_graph_index_destroy((*graph)->index);
     free(*graph);
     *graph = NULL;
+}
+
+double ls_graph_dropout(const ls_graph *graph, const ls_graph_node *node)
+{
+    const ls_config *config = &graph->table->config;
+    if (config->kind != LS_MODEL_NET) return config->dropout;
+    return node->make == LS_MAKE_DROPOUT ? config->net.layers[node->layer].p : 0;
 }
 
 size_t ls_graph_elements(const ls_graph *graph, int node)

@@ -41,10 +41,25 @@ typedef enum ls_operation_kind {
     LS_MAKE_GRADIENT_NORM,  /* Euclidean norm of all parameters' gradients                   */
     LS_MAKE_CLIPPED,        /* x0 scaled to the largest norm allowed, x1 being the norm      */
     LS_MAKE_UPDATED,        /* w after the optimizer's step with gradient x0                 */
+    /* Of a convolutional network; `layer` is the number in the network, whose description says the
+     * rest. What reads the image has no input for that. Dense layers are LS_MAKE_LINEAR, sums
+     * LS_MAKE_RESIDUAL, dropout LS_MAKE_DROPOUT. */
+    LS_MAKE_CONV,          /* convolution of x0 with w, + b                               */
+    LS_MAKE_MAX_POOL,      /* the largest of each window of x0                            */
+    LS_MAKE_AVERAGE_POOL,  /* the mean of each window of x0                               */
+    LS_MAKE_GLOBAL_POOL,   /* the mean of all pixels of x0                                */
+    LS_MAKE_BATCH_NORM,    /* x0 normed over images and pixels, scale w, shift b          */
+    LS_MAKE_BATCH_MEAN,    /* mean of x0 over images and pixels                           */
+    LS_MAKE_BATCH_RSTD,    /* 1 / sqrt(variance of x0 + eps)                              */
+    LS_MAKE_RELU,          /* max(x0, 0)                                                  */
+    LS_MAKE_RESPONSE_NORM, /* x0 / (k + alpha sum of squares over channels)^beta          */
+    LS_MAKE_IMAGE_LOSS,    /* cross-entropy of x0 per image                               */
+    LS_MAKE_RUNNING,       /* state w after the step: part of what it was, part of x0's own
+                              mean or unbiased variance                                   */
     LS_OPERATION_KINDS
 } ls_operation_kind;
 
-enum { LS_NODE_INPUTS = 8, LS_NODE_PARAMS = 3, LS_NODE_DIMS = 4 };
+enum { LS_NODE_INPUTS = 32, LS_NODE_PARAMS = 3, LS_NODE_DIMS = 4 };
 
 typedef struct ls_graph_node {
     /* "layers.0.query", "d.layers.0.query", "grad.layers.0.attention.query.weight" */
@@ -59,23 +74,27 @@ typedef struct ls_graph_node {
     int params[LS_NODE_PARAMS]; /* places in the table: w, b, further; -1 */
     int purpose;                /* ls_purpose of the dropout; -1: none */
     int layer;                  /* -1 */
+    bool crowded;   /* more inputs than there is room for: the graph is refused */
     ls_point point; /* which tap point gives it (with gradient: backward); LS_POINTS: none */
     int n_dims;     /* 0: one number */
     size_t dims[LS_NODE_DIMS]; /* logical, without padding */
-    char dim_names[48]; /* "B S[sp] D", "D F[tp]": names with the axes of a layout that cut them */
+    char dim_names[48]; /* "B S[sp] D", "N[dp] C[channel] H[down] W[across]": names with the axes of a
+                           layout that cut them */
 } ls_graph_node;
 
 typedef struct ls_graph_index ls_graph_index;
 
 typedef struct ls_graph {
     const ls_param_table *table;
-    size_t B, S;
+    size_t B, S; /* of a network: images, and 1 */
     size_t count, room;
     ls_graph_node *nodes;
     ls_graph_index *index; /* for graph_index.c */
 } ls_graph;
 
-/* The graph of a step of B sequences of S tokens. table must outlive it. Errors: LS_ERR_MEMORY. */
+/* The graph of a step of B sequences of S tokens; of B images, S not being read. table must outlive
+ * it. Errors: LS_ERR_MEMORY; LS_ERR_INPUT: a network whose layers have names that other tensors of
+ * a step have, or an output that too many layers read. */
 ls_status ls_graph_create(ls_graph **ret_graph, const ls_param_table *table, size_t B,
                           size_t S) LS_MUST_USE;
 void ls_graph_destroy(ls_graph **graph);
@@ -84,12 +103,18 @@ void ls_graph_destroy(ls_graph **graph);
 int ls_graph_find(const ls_graph *graph, const char *name);
 int ls_graph_find_view(const ls_graph *graph, const ls_view *view);
 
-/* The gradient of a forward node / of a whole parameter; -1. */
+/* The gradient of a forward node / of a whole parameter (none of a state); -1. */
 int ls_graph_gradient(const ls_graph *graph, int node);
 int ls_graph_param_gradient(const ls_graph *graph, int param);
 
 /* Logical elements of a node. */
 size_t ls_graph_elements(const ls_graph *graph, int node);
+
+/* The rate of a node's dropout. */
+double ls_graph_dropout(const ls_graph *graph, const ls_graph_node *node);
+
+/* The node of a parameter after the step; -1. */
+int ls_graph_updated(const ls_graph *graph, int param);
 
 /* Which input / parameter of `reader` a node / parameter is; -1. */
 int ls_graph_slot(const ls_graph_node *reader, int node);

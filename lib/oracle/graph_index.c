@@ -11,7 +11,8 @@ struct ls_graph_index {
     int *gradient; /* by forward node                                  */
     int *point[2]; /* [backward][(layer + 1) * LS_POINTS + point]      */
     int *param[5]; /* by parameter: whole gradient, of its uses, clipped, updated */
-    int loss, norm;
+    int loss, norm, image_loss;
+    int twice; /* a node whose name another one had */
 };
 
 enum { WHOLE = 0, INPUT_USE, HEAD_USE, CLIPPED, UPDATED };
@@ -21,6 +22,13 @@ static size_t hash(const char *name)
     size_t h = 14695981039346656037u; /* FNV-1a */
     for (; *name; name++) h = (h ^ (unsigned char)*name) * 1099511628211u;
     return h ^ h >> 32;
+}
+
+/* Layers that a point may be of. */
+static size_t layers_of(const ls_graph *graph)
+{
+    const ls_config *config = &graph->table->config;
+    return config->kind == LS_MODEL_NET ? config->net.count : config->layers;
 }
 
 static int *none(size_t count)
@@ -33,12 +41,12 @@ static int *none(size_t count)
 ls_status ls_graph_index_create(ls_graph *graph)
 {
     ls_status status = LS_OK;
-    const size_t points = (graph->table->config.layers + 1) * LS_POINTS;
+    const size_t points = (layers_of(graph) + 1) * LS_POINTS;
     ls_graph_index *index = calloc(1, sizeof *index);
     bool complete = index != NULL;
     graph->index = index;
     if (index) {
-        index->loss = index->norm = -1;
+        index->loss = index->norm = index->image_loss = index->twice = -1;
         for (index->names = 64; index->names < 2 * graph->room;) index->names *= 2;
         complete &= (index->by_name = none(index->names)) != NULL;
         complete &= (index->gradient = none(graph->room)) != NULL;
@@ -82,7 +90,9 @@ void ls_graph_index_add(ls_graph *graph, int node)
     ls_graph_index *index = graph->index;
     const ls_graph_node *n = &graph->nodes[node];
     const int param = n->params[0];
-    index->by_name[place_of(graph, n->name)] = node;
+    int *named = &index->by_name[place_of(graph, n->name)];
+    if (*named >= 0) index->twice = node;
+    *named = node;
     if (n->point < LS_POINTS)
         *at_point(index, n->phase == LS_GRAPH_BACKWARD, n->layer, n->point) = node;
     switch (n->make) {
@@ -101,6 +111,7 @@ void ls_graph_index_add(ls_graph *graph, int node)
         index->param[CLIPPED][param] = node;
         break;
     case LS_MAKE_UPDATED:
+    case LS_MAKE_RUNNING:
         index->param[UPDATED][param] = node;
         break;
     case LS_MAKE_MEAN:
@@ -108,6 +119,9 @@ void ls_graph_index_add(ls_graph *graph, int node)
         break;
     case LS_MAKE_GRADIENT_NORM:
         index->norm = node;
+        break;
+    case LS_MAKE_IMAGE_LOSS:
+        index->image_loss = node;
         break;
     default:
         break;
@@ -132,8 +146,8 @@ int ls_graph_find_view(const ls_graph *graph, const ls_view *view)
     if (view->partial) return -1;
     switch (view->kind) {
     case LS_VIEW_POINT:
-        if (view->point >= LS_POINTS || view->layer < -1 ||
-            view->layer >= (int)graph->table->config.layers)
+        if (view->point == LS_POINT_IMAGE_LOSS) return graph->index->image_loss;
+        if (view->point >= LS_POINTS || view->layer < -1 || view->layer >= (int)layers_of(graph))
             return -1;
         return *at_point(graph->index, view->gradient, view->layer, view->point);
     case LS_VIEW_USE_GRADIENT:
@@ -161,4 +175,23 @@ int ls_graph_gradient(const ls_graph *graph, int node)
 int ls_graph_param_gradient(const ls_graph *graph, int param)
 {
     return find_param(graph, WHOLE, param);
+}
+
+int ls_graph_updated(const ls_graph *graph, int param)
+{
+    return find_param(graph, UPDATED, param);
+}
+
+int ls_graph_find_param(const ls_graph *graph, int param, ls_operation_kind make)
+{
+    return find_param(graph,
+                      make == LS_MAKE_CLIPPED           ? CLIPPED
+                      : make == LS_MAKE_PARAM_GRADIENT ? WHOLE
+                                                       : UPDATED,
+                      param);
+}
+
+const char *ls_graph_index_twice(const ls_graph *graph)
+{
+    return graph->index->twice < 0 ? NULL : graph->nodes[graph->index->twice].name;
 }

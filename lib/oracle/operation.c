@@ -28,6 +28,18 @@ static const evaluator evaluators[LS_OPERATION_KINDS] = {
     [LS_MAKE_POOLED] = {ls_evaluate_linear, ls_evaluate_linear_backward, ls_evaluate_linear_params},
     [LS_MAKE_ORDER_LOSS] = {ls_evaluate_loss, ls_evaluate_loss_backward, NULL},
     [LS_MAKE_MEAN] = {ls_evaluate_mean, NULL, NULL},
+    [LS_MAKE_CONV] = {ls_evaluate_conv, ls_evaluate_conv_backward, ls_evaluate_conv_params},
+    [LS_MAKE_MAX_POOL] = {ls_evaluate_pool, ls_evaluate_pool_backward, NULL},
+    [LS_MAKE_AVERAGE_POOL] = {ls_evaluate_pool, ls_evaluate_pool_backward, NULL},
+    [LS_MAKE_GLOBAL_POOL] = {ls_evaluate_global_pool, ls_evaluate_global_pool_backward, NULL},
+    [LS_MAKE_BATCH_NORM] = {ls_evaluate_batch_norm, ls_evaluate_batch_norm_backward,
+                            ls_evaluate_batch_norm_params},
+    [LS_MAKE_BATCH_MEAN] = {ls_evaluate_batch_norm, NULL, NULL},
+    [LS_MAKE_BATCH_RSTD] = {ls_evaluate_batch_norm, NULL, NULL},
+    [LS_MAKE_RELU] = {ls_evaluate_relu, ls_evaluate_relu_backward, NULL},
+    [LS_MAKE_RESPONSE_NORM] = {ls_evaluate_response_norm, ls_evaluate_response_norm_backward, NULL},
+    [LS_MAKE_IMAGE_LOSS] = {ls_evaluate_loss, ls_evaluate_loss_backward, NULL},
+    [LS_MAKE_RUNNING] = {ls_evaluate_running, NULL, NULL},
 };
 
 ls_precision ls_precision_of(ls_dtype dtype, size_t parts)
@@ -35,7 +47,7 @@ ls_precision ls_precision_of(ls_dtype dtype, size_t parts)
     /* tiny: the smallest normal number, since devices flush what is below it; of binary16, whose
      * subnormal numbers they keep, the smallest of all */
     const double f32 = 0x1p-24;
-    ls_precision p = {f32, f32, 0x1p-126, 0};
+    ls_precision p = {.u = f32, .sum = f32, .tiny = 0x1p-126};
     if (dtype == LS_F64) p.u = p.sum = 0x1p-52, p.tiny = 0x1p-1022;
     if (dtype == LS_BF16) p.u = 0x1p-8, p.partials = (double)parts + 4;
     if (dtype == LS_F16) p.u = 0x1p-11, p.tiny = 0x1p-24, p.partials = (double)parts + 4;
@@ -80,10 +92,13 @@ static ls_status check_operands(const ls_operands *o, const ls_graph_node *node)
                     o->graph->nodes[node->inputs[i]].name);
     for (int param = 0; node->make == LS_MAKE_GRADIENT_NORM && param < (int)o->graph->table->count;
          param++)
-        if (!o->values[ls_graph_param_gradient(o->graph, param)])
+        if (!o->graph->table->params[param].state &&
+            !o->values[ls_graph_param_gradient(o->graph, param)])
             LS_FAIL(LS_ERR_INTERNAL, "%s is to be computed again without grad.%s", node->name,
                     o->graph->table->params[param].name);
-    if (node->make == LS_MAKE_UPDATED && (!o->update || !o->params[node->params[0]]))
+    if ((node->make == LS_MAKE_UPDATED && !o->update) ||
+        ((node->make == LS_MAKE_UPDATED || node->make == LS_MAKE_RUNNING) &&
+         !o->params[node->params[0]]))
         LS_FAIL(LS_ERR_INTERNAL, "%s is to be computed again without what it was", node->name);
     LS_TRY(check_params(o, node));
 exit:
@@ -127,6 +142,21 @@ static approx end_of(const ls_precision *p, const approx_sum *sum)
     return approx_sum_end(p, sum);
 }
 
+/* A network's images in binary64; NULL for other models. */
+static ls_status widen_images(const ls_operands *operands, double **ret_images)
+{
+    ls_status status = LS_OK;
+    const ls_batch *batch = operands->batch;
+    double *images = NULL;
+    if (operands->graph->table->config.kind != LS_MODEL_NET || !batch || !batch->images) goto exit;
+    images = malloc(batch->B * batch->pixels * sizeof *images);
+    if (!images) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a batch of images");
+    for (size_t i = 0; i < batch->B * batch->pixels; i++) images[i] = (double)batch->images[i];
+    *ret_images = images;
+exit:
+    return status;
+}
+
 ls_status ls_operation_evaluate(const ls_operands *operands, int place, ls_precision precision,
                                 double *ret_values, double *ret_bound)
 {
@@ -135,17 +165,21 @@ ls_status ls_operation_evaluate(const ls_operands *operands, int place, ls_preci
     const ls_graph_node *node = &graph->nodes[place];
     const size_t n = ls_graph_elements(graph, place);
     const ls_variant none = {0};
-    const evaluation e = {.o = operands,
-                          .graph = graph,
-                          .config = &graph->table->config,
-                          .batch = operands->batch,
-                          .p = &precision,
-                          .variant = operands->variant ? *operands->variant : none,
-                          .B = graph->B,
-                          .S = graph->S};
+    evaluation e = {.o = operands,
+                    .graph = graph,
+                    .config = &graph->table->config,
+                    .batch = operands->batch,
+                    .p = &precision,
+                    .variant = operands->variant ? *operands->variant : none,
+                    .B = graph->B,
+                    .S = graph->S};
     approx_sum *sums = NULL;
+    double *images = NULL;
     LS_TRY(check_operands(operands, node));
-    if (node->phase == LS_GRAPH_UPDATE) {
+    precision.many = e.config->kind == LS_MODEL_NET;
+    LS_TRY(widen_images(operands, &images));
+    e.images = images;
+    if (node->phase == LS_GRAPH_UPDATE && node->make != LS_MAKE_RUNNING) {
         LS_TRY(ls_evaluate_update(&e, node, ret_values, ret_bound));
         goto exit;
     }
@@ -165,5 +199,6 @@ ls_status ls_operation_evaluate(const ls_operands *operands, int place, ls_preci
     }
 exit:
     free(sums);
+    free(images);
     return status;
 }

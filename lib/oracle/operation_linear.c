@@ -24,7 +24,7 @@ static product product_of(const evaluation *e, const ls_graph_node *node)
     m.out = weight->dims[m.transposed ? 0 : 1];
     m.rows = elements_of(e, node) / m.out;
     m.row_stride = node->make == LS_MAKE_POOLED ? e->S * m.in : m.in;
-    m.x = value_of(e, node->inputs[0]);
+    m.x = operand_of(e, node, 0);
     m.w = param_of(e, node->params[0]);
     m.b = param_of(e, node->params[1]);
     return m;

@@ -30,6 +30,11 @@ static labels labels_of(const evaluation *e, const ls_graph_node *node)
         const labels order = {.of = e->batch->order, .rows = e->B, .choices = 2};
         l = order;
     }
+    if (node->make == LS_MAKE_IMAGE_LOSS) {
+        l.of = e->batch->labels;
+        l.rows = e->B;
+        l.choices = e->config->net.classes;
+    }
     for (size_t t = 0; l.of && t < l.rows; t++)
         if (l.of[t] != LS_IGNORE) l.valid++;
     l.factor = e->variant.softmax_factor > 0 ? e->variant.softmax_factor : 1;

@@ -16,11 +16,28 @@ typedef struct evaluation {
     const ls_precision *p;
     ls_variant variant;
     size_t B, S;
+    const double *images; /* of a network: the batch's */
 } evaluation;
 
 static inline const double *value_of(const evaluation *e, int node)
 {
     return node < 0 ? NULL : e->o->values[node];
+}
+
+/* What a layer of a network reads: its `from`, or with `beside` the other one of a sum. */
+static inline const double *read_of(const evaluation *e, const ls_graph_node *node, bool beside)
+{
+    const ls_net_layer *layer = &e->config->net.layers[node->layer];
+    if ((beside ? layer->beside : layer->from) < 0) return e->images;
+    return value_of(e, node->inputs[beside && layer->from >= 0 ? 1 : 0]);
+}
+
+/* Of any model's node: what stands first, and what stands beside it. */
+static inline const double *operand_of(const evaluation *e, const ls_graph_node *node, int i)
+{
+    if (e->config->kind == LS_MODEL_NET && node->layer >= 0)
+        return i > 0 && node->make != LS_MAKE_RESIDUAL ? NULL : read_of(e, node, i > 0);
+    return value_of(e, node->inputs[i]);
 }
 
 static inline const double *param_of(const evaluation *e, int param)
@@ -72,6 +89,16 @@ ls_evaluate_forward ls_evaluate_linear, ls_evaluate_norm, ls_evaluate_attention,
 ls_evaluate_backward ls_evaluate_linear_backward, ls_evaluate_linear_params,
     ls_evaluate_norm_backward, ls_evaluate_norm_params, ls_evaluate_attention_backward,
     ls_evaluate_pointwise_backward, ls_evaluate_embedding_params, ls_evaluate_loss_backward;
+/* operation_net*.c: layers of a convolutional network. */
+ls_evaluate_forward ls_evaluate_conv, ls_evaluate_pool, ls_evaluate_global_pool,
+    ls_evaluate_batch_norm, ls_evaluate_response_norm, ls_evaluate_relu;
+ls_evaluate_backward ls_evaluate_conv_backward, ls_evaluate_conv_params, ls_evaluate_pool_backward,
+    ls_evaluate_global_pool_backward, ls_evaluate_batch_norm_backward,
+    ls_evaluate_batch_norm_params, ls_evaluate_response_norm_backward, ls_evaluate_relu_backward;
+/* A running statistic after the step; the node's elements. */
+ls_status ls_evaluate_running(const evaluation *e, const ls_graph_node *node,
+                              approx_sum *out) LS_MUST_USE;
+
 /* operation_update.c: the whole of a node of the update. */
 ls_status ls_evaluate_update(const evaluation *e, const ls_graph_node *node, double *ret_values,
                              double *ret_bound);

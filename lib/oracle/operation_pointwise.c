@@ -30,7 +30,7 @@ static size_t numbered(const evaluation *e, const ls_graph_node *node, size_t in
 approx ls_evaluate_mask(const evaluation *e, const ls_graph_node *node, size_t index)
 {
     const ls_variant *v = &e->variant;
-    const double p = e->config->dropout;
+    const double p = ls_graph_dropout(e->graph, node);
     const int layer = v->mask_layer > 0 && node->layer >= 0 ? v->mask_layer - 1 : node->layer;
     const ls_stream stream = {e->batch->seed, (uint32_t)node->purpose,
                               layer < 0 ? 0 : (uint32_t)layer, e->batch->step};
@@ -116,7 +116,7 @@ static void activation(const evaluation *e, const ls_graph_node *node, approx x,
 ls_status ls_evaluate_pointwise(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     const size_t n = elements_of(e, node);
-    const double *x0 = value_of(e, node->inputs[0]), *x1 = value_of(e, node->inputs[1]);
+    const double *x0 = operand_of(e, node, 0), *x1 = operand_of(e, node, 1);
     for (size_t i = 0; i < n; i++) {
         approx y = approx_input(e->p, x0[i]), slope;
         if (node->make == LS_MAKE_DROPOUT || node->make == LS_MAKE_RESIDUAL) {
@@ -136,7 +136,9 @@ ls_status ls_evaluate_pointwise_backward(const evaluation *e, const ls_graph_nod
                                          approx_sum *out)
 {
     const size_t n = elements_of(e, reader);
-    const double *x0 = value_of(e, reader->inputs[0]), *x1 = value_of(e, reader->inputs[1]);
+    const double *x0 = operand_of(e, reader, 0), *x1 = operand_of(e, reader, 1);
+    /* A network may add an output to itself. */
+    const bool twice = reader->make == LS_MAKE_RESIDUAL && reader->inputs[0] == reader->inputs[1];
     const double *dy = gradient_of(e, reader);
     for (size_t i = 0; i < n; i++) {
         approx d = approx_input(e->p, dy[i]), y, slope;
@@ -150,6 +152,30 @@ ls_status ls_evaluate_pointwise_backward(const evaluation *e, const ls_graph_nod
             d = approx_multiply(e->p, d, slot == 0 ? slope : y);
         }
         approx_sum_add(&out[i], d);
+        if (twice) approx_sum_add(&out[i], d);
     }
+    return LS_OK;
+}
+
+/* ---- ReLU of a network ---- */
+
+ls_status ls_evaluate_relu(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+{
+    const double *x = operand_of(e, node, 0);
+    for (size_t i = 0, n = elements_of(e, node); i < n; i++) {
+        const double y = isnan(x[i]) || x[i] > 0 ? x[i] : 0;
+        approx_sum_add(&out[i], approx_input(e->p, y));
+    }
+    return LS_OK;
+}
+
+/* dx = dy where x > 0. */
+ls_status ls_evaluate_relu_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                    approx_sum *out)
+{
+    const double *x = operand_of(e, reader, 0), *dy = gradient_of(e, reader);
+    (void)slot;
+    for (size_t i = 0, n = elements_of(e, reader); i < n; i++)
+        approx_sum_add(&out[i], x[i] > 0 ? approx_input(e->p, dy[i]) : approx_exact(0));
     return LS_OK;
 }

@@ -90,6 +90,7 @@ static approx gradient_norm(const evaluation *e)
 {
     approx_sum sum = {0};
     for (int param = 0; param < (int)e->graph->table->count; param++) {
+        if (e->graph->table->params[param].state) continue;
         const int gradient = ls_graph_param_gradient(e->graph, param);
         const double *g = value_of(e, gradient);
         for (size_t i = 0, n = ls_graph_elements(e->graph, gradient); i < n; i++)

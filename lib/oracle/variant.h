@@ -44,6 +44,32 @@ typedef enum ls_root_form {
     LS_ROOT_EPS_DEEPEST      /* sqrt((v + eps) c2)        */
 } ls_root_form;
 
+/* What a rank of a spatial cut has of the pixels that it reads beyond its own. */
+typedef enum ls_halo_form {
+    LS_HALO_AS_IS = 0,
+    LS_HALO_ABSENT,     /* zeros in their place                                             */
+    LS_HALO_NO_CORNERS, /* zeros where they lie beyond its rows and beyond its columns        */
+    LS_HALO_SHORT,      /* zeros in the row or column farthest from its own                   */
+    LS_HALO_NEARER,     /* the pixel one row or column nearer to its own                      */
+    LS_HALO_FARTHER,    /* ... one farther away                                               */
+    LS_HALO_REPEATED    /* its own outermost pixel                                            */
+} ls_halo_form;
+
+/* Statistics of a batch norm whose images and pixels are cut into blocks. */
+typedef enum ls_statistics_form {
+    LS_STATISTICS_AS_IS = 0,
+    LS_STATISTICS_LOCAL,      /* each block its own                                              */
+    LS_STATISTICS_UNREDUCED,  /* each block its own sums, divided by the number of all            */
+    LS_STATISTICS_AVERAGED,   /* means of the blocks' means and of their variances               */
+    LS_STATISTICS_ABOUT_MEAN, /* mean of the means; mean of the mean squares about that           */
+    LS_STATISTICS_MOMENTS     /* means of the blocks' means and mean squares; variance from these */
+} ls_statistics_form;
+
+/* A grid of ranks over a layer: samples, rows, columns; 0 is 1. */
+typedef struct ls_variant_grid {
+    size_t samples, down, across;
+} ls_variant_grid;
+
 typedef struct ls_variant {
     /* The operands are zero in most places: products with 0 are left out. Changes no value. */
     bool sparse;
@@ -91,6 +117,21 @@ typedef struct ls_variant {
     bool mask_unscaled;    /* what is kept is not divided by 1 - p */
     size_t mask_sequences; /* the numbering begins again after so many sequences */
     size_t mask_tokens;    /* ... after so many tokens of each sequence, per block of them */
+
+    /* convolutional networks */
+    ls_variant_grid grid; /* of the next ones */
+    ls_halo_form halo;    /* of x where y is made */
+    ls_halo_form dy_halo; /* of dy where dx is made */
+    bool halo_rows_only, halo_columns_only, halo_before_only, halo_behind_only; /* where it is so */
+    ls_statistics_form statistics;
+    size_t statistics_block;   /* whose own, where a tensor has one for all */
+    bool statistics_back_whole; /* the gradient's sums are over all blocks nonetheless */
+    bool momentum_turned;       /* running = momentum running + (1 - momentum) x */
+    bool biased_running;        /* running variance of squares / N */
+    size_t running_times;       /* the running statistics are moved so many times */
+    bool pad_counts;            /* average pooling divides otherwise than the model's */
+    bool last_of_ties;          /* a maximum is the last of those that are equal */
+    bool flipped;               /* kernels turned by half a turn */
 } ls_variant;
 
 #endif
