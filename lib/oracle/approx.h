@@ -18,7 +18,8 @@
  *
  * Sums over images and pixels have tens of thousands of terms, of which the worst case is never
  * seen: as roundings have either sign, an error grows with the root of their number (Higham & Mary,
- * SIAM J. Sci. Comput. 41, 2019). Of a network's sums at most 16 sqrt(k) + 16 roundings are counted.
+ * SIAM J. Sci. Comput. 41, 2019). Of a network's sums at most 16 sqrt(k) + 16 roundings are
+ * counted.
  *
  * Binary64's own rounding here is 2^29 times smaller than binary32's and is left out; against a
  * candidate in binary64 u is taken double, once for each side. */

@@ -45,6 +45,7 @@ static bool in_stage(const ls_search *search, const ls_param *param, const held 
 static double squares_of(const ls_search *search, size_t place, const held *h)
 {
     const ls_param *param = &search->graph->table->params[place];
+    if (param->state) return 0;
     const double *g =
         search->of->operands.values[ls_graph_param_gradient(search->graph, (int)place)];
     const size_t n = ls_param_elements(param);
@@ -71,7 +72,8 @@ static ls_status need_gradients(ls_search *search, bool *ret_there)
     ls_status status = LS_OK;
     *ret_there = true;
     for (size_t p = 0; p < search->graph->table->count && *ret_there; p++)
-        LS_TRY(ls_search_need(search, ls_graph_param_gradient(search->graph, (int)p), ret_there));
+        if (!search->graph->table->params[p].state)
+            LS_TRY(ls_search_need(search, ls_graph_param_gradient(search->graph, (int)p), ret_there));
 exit:
     return status;
 }
@@ -199,17 +201,19 @@ static ls_status try_file_norms(ls_search *search)
     bool there[MOST_TP] = {false};
     for (size_t p = 0; search->of->whole && p < graph->table->count; p++) {
         const int node = ls_graph_param_gradient(graph, (int)p);
+        if (node < 0) continue;
         const ls_candidate_tensor *given =
             ls_candidate_find(search->of->whole, search->of->step, node);
         const double *g = search->of->operands.values[node];
         const size_t columns = graph->table->params[p].dims[1]; /* 1 of a vector */
         for (size_t b = 0; given && b < given->n_blocks; b++) {
             const ls_candidate_block *block = &given->blocks[b];
-            const bool matrix = graph->nodes[node].n_dims > 1;
+            /* A convolution's weight is cut by its rows alone. */
+            const bool matrix = graph->nodes[node].n_dims == 2;
             if (block->rank < 0 || block->rank >= MOST_TP) continue;
             const ls_view_run rows = block->runs[0];
             const size_t from = matrix ? block->runs[1].first : 0;
-            const size_t count = matrix ? block->runs[1].count : 1;
+            const size_t count = matrix ? block->runs[1].count : columns;
             there[block->rank] = true;
             for (size_t r = rows.first; r < rows.first + rows.count; r++)
                 for (size_t c = from; c < from + count; c++)

@@ -61,7 +61,8 @@ ls_status ls_search_need_inputs(ls_search *search, int place, ls_change *change,
     for (int p = 0;
          node->make == LS_MAKE_GRADIENT_NORM && *ret_there && p < (int)search->graph->table->count;
          p++)
-        LS_TRY(need_for(search, ls_graph_param_gradient(search->graph, p), change, ret_there));
+        if (ls_graph_param_gradient(search->graph, p) >= 0)
+            LS_TRY(need_for(search, ls_graph_param_gradient(search->graph, p), change, ret_there));
 exit:
     return status;
 }
@@ -109,7 +110,8 @@ static void mark_needed(const ls_search *search, bool *needed)
         for (int k = 0; k < LS_NODE_INPUTS && node->inputs[k] >= 0; k++)
             needed[node->inputs[k]] = true;
         for (size_t p = 0; node->make == LS_MAKE_GRADIENT_NORM && p < graph->table->count; p++)
-            needed[ls_graph_param_gradient(graph, (int)p)] = true;
+            if (ls_graph_param_gradient(graph, (int)p) >= 0)
+                needed[ls_graph_param_gradient(graph, (int)p)] = true;
     }
 }
 
@@ -118,7 +120,9 @@ static bool reads_changed(const ls_graph *graph, const ls_graph_node *node, cons
     for (int k = 0; k < LS_NODE_INPUTS && node->inputs[k] >= 0; k++)
         if (changed[node->inputs[k]]) return true;
     for (size_t p = 0; node->make == LS_MAKE_GRADIENT_NORM && p < graph->table->count; p++)
-        if (changed[ls_graph_param_gradient(graph, (int)p)]) return true;
+        if (ls_graph_param_gradient(graph, (int)p) >= 0 &&
+            changed[ls_graph_param_gradient(graph, (int)p)])
+            return true;
     return false;
 }
 

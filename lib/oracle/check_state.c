@@ -18,7 +18,7 @@ const int *ls_check_inputs(const struct ls_check *check, int node, size_t *ret_c
     const ls_graph_node *of = &check->graph->nodes[node];
     size_t count = 0;
     if (of->make == LS_MAKE_GRADIENT_NORM) {
-        *ret_count = check->graph->table->count;
+        *ret_count = check->n_gradients;
         return check->gradients;
     }
     while (count < LS_NODE_INPUTS && of->inputs[count] >= 0) count++;
@@ -63,7 +63,8 @@ static size_t add_params(int *list, size_t count, const ls_graph_node *node)
 static size_t list_reads(const ls_graph *graph, const ls_graph_node *node, int *list)
 {
     size_t count = 0;
-    if (node->phase == LS_GRAPH_FORWARD || node->make == LS_MAKE_UPDATED)
+    if (node->phase == LS_GRAPH_FORWARD || node->make == LS_MAKE_UPDATED ||
+        node->make == LS_MAKE_RUNNING)
         return add_params(list, 0, node);
     for (size_t r = 0; node->phase == LS_GRAPH_BACKWARD && r < graph->count; r++) {
         const ls_graph_node *reader = &graph->nodes[r];
@@ -103,9 +104,12 @@ static void find_param_nodes(struct ls_check *check)
 {
     for (size_t n = 0; n < check->nodes; n++) {
         const ls_graph_node *node = &check->graph->nodes[n];
-        if (node->make == LS_MAKE_UPDATED) check->updated[node->params[0]] = (int)n;
-        if (node->make == LS_MAKE_PARAM_GRADIENT && node->of < 0)
-            check->gradients[node->params[0]] = (int)n;
+        if (node->make == LS_MAKE_UPDATED || node->make == LS_MAKE_RUNNING)
+            check->updated[node->params[0]] = (int)n;
+    }
+    for (int p = 0; p < (int)check->graph->table->count; p++) {
+        const int gradient = ls_graph_param_gradient(check->graph, p);
+        if (gradient >= 0) check->gradients[check->n_gradients++] = gradient;
     }
 }
 

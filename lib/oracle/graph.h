@@ -74,12 +74,12 @@ typedef struct ls_graph_node {
     int params[LS_NODE_PARAMS]; /* places in the table: w, b, further; -1 */
     int purpose;                /* ls_purpose of the dropout; -1: none */
     int layer;                  /* -1 */
-    bool crowded;   /* more inputs than there is room for: the graph is refused */
+    bool crowded;               /* more inputs than there is room for: the graph is refused */
     ls_point point; /* which tap point gives it (with gradient: backward); LS_POINTS: none */
     int n_dims;     /* 0: one number */
     size_t dims[LS_NODE_DIMS]; /* logical, without padding */
-    char dim_names[48]; /* "B S[sp] D", "N[dp] C[channel] H[down] W[across]": names with the axes of a
-                           layout that cut them */
+    char dim_names[48]; /* "B S[sp] D", "N[dp] C[channel] H[down] W[across]": names with the axes of
+                           a layout that cut them */
 } ls_graph_node;
 
 typedef struct ls_graph_index ls_graph_index;

@@ -16,13 +16,15 @@ void ls_graph_index_destroy(ls_graph_index *index);
 
 /* A name that was added twice; NULL. */
 const char *ls_graph_index_twice(const ls_graph *graph);
-/* The node of this kind that a parameter has: its whole gradient, the clipped one, after the step. */
+/* The node of this kind that a parameter has: its whole gradient, the clipped one, after the step.
+ */
 int ls_graph_find_param(const ls_graph *graph, int param, ls_operation_kind make);
 
 /* graph_forward.c: appends the forward pass. */
 void ls_graph_forward(ls_graph *graph);
 
-/* graph_net.c: that of a network; the most nodes that it has; the dimensions of a parameter's nodes.
+/* graph_net.c: that of a network; the most nodes that it has; the dimensions of a parameter's
+ * nodes.
  */
 void ls_graph_net_forward(ls_graph *graph);
 size_t ls_graph_net_most(const ls_net *net);

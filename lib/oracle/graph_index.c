@@ -185,7 +185,7 @@ int ls_graph_updated(const ls_graph *graph, int param)
 int ls_graph_find_param(const ls_graph *graph, int param, ls_operation_kind make)
 {
     return find_param(graph,
-                      make == LS_MAKE_CLIPPED           ? CLIPPED
+                      make == LS_MAKE_CLIPPED          ? CLIPPED
                       : make == LS_MAKE_PARAM_GRADIENT ? WHOLE
                                                        : UPDATED,
                       param);

@@ -48,8 +48,7 @@ static void read_outputs(const forward *f, ls_graph_node *made)
 static ls_graph_node *node(const forward *f, ls_operation_kind make, ls_point point,
                            const char *name)
 {
-    ls_graph_node *made =
-        &f->graph->nodes[ls_graph_append(f->graph, LS_GRAPH_FORWARD, make, name)];
+    ls_graph_node *made = &f->graph->nodes[ls_graph_append(f->graph, LS_GRAPH_FORWARD, make, name)];
     made->layer = f->layer;
     made->point = point;
     return made;

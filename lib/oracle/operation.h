@@ -18,7 +18,7 @@ typedef struct ls_precision {
     double tiny; /* lost where a result is too small         */
     double
         partials; /* where sum < u: roundings to u of a sum's operands and while its parts meet */
-    bool many; /* sums have so many terms that their roundings cancel in part: see approx.h */
+    bool many;    /* sums have so many terms that their roundings cancel in part: see approx.h */
 } ls_precision;
 
 /* F32: 2^-24; F64: 2^-52, for both sides; BF16: 2^-8; F16: 2^-11. In the last two sums are taken to

@@ -4,6 +4,7 @@
 #define LS_ORACLE_OPERATION_NET_H
 
 #include "lockstep/kernels/window.h"
+#include "lockstep/partition/share.h"
 #include "oracle/operation_parts.h"
 
 /* A layer of one image after another. */

@@ -23,7 +23,7 @@ typedef struct statistics {
 typedef struct batch {
     net_layer l;
     size_t height, width;
-    size_t blocks; /* 1 unless a variant cuts */
+    size_t blocks;                                  /* 1 unless a variant cuts */
     size_t *image_block, *row_block, *column_block; /* of each image, row, column */
     size_t down, across;
     statistics *of; /* [blocks]: of one channel */
@@ -105,7 +105,8 @@ static approx mean_of(const ls_precision *p, const batch *b, const approx *value
     approx_sum sum = {0};
     for (size_t g = 0; g < b->blocks; g++)
         if (b->of[g].count > 0)
-            approx_sum_add(&sum, *(const approx *)(const void *)((const char *)values + g * stride));
+            approx_sum_add(&sum,
+                           *(const approx *)(const void *)((const char *)values + g * stride));
     return approx_divide(p, approx_sum_end(p, &sum), approx_exact(sum.count));
 }
 
@@ -128,8 +129,8 @@ static void find_means(const evaluation *e, batch *b, const double *x, size_t ch
         approx_sum_add(&b->sums[block_of(b, i)], approx_input(e->p, x[place_of(b, channel, i)]));
     for (size_t g = 0; g < b->blocks; g++) {
         b->of[g].count = b->sums[g].count;
-        b->of[g].mean = over(e->p, &b->sums[g],
-                             form == LS_STATISTICS_UNREDUCED ? total(b) : b->sums[g].count);
+        b->of[g].mean =
+            over(e->p, &b->sums[g], form == LS_STATISTICS_UNREDUCED ? total(b) : b->sums[g].count);
     }
     if (form == LS_STATISTICS_ABOUT_MEAN) {
         const approx mean = mean_of(e->p, b, &b->of[0].mean, sizeof *b->of);
@@ -151,8 +152,7 @@ static void find_variances(const evaluation *e, batch *b, const double *x, size_
     }
     for (size_t g = 0; g < b->blocks; g++) {
         const double count = form == LS_STATISTICS_UNREDUCED ? total(b) : b->of[g].count;
-        b->of[g].variance =
-            over(e->p, &b->sums[g], one_less && count > 1 ? count - 1 : count);
+        b->of[g].variance = over(e->p, &b->sums[g], one_less && count > 1 ? count - 1 : count);
     }
 }
 
@@ -183,11 +183,9 @@ static void find_statistics(const evaluation *e, batch *b, const double *x, size
         approx variance = mean_of(p, b, &b->of[0].variance, sizeof *b->of);
         if (e->variant.statistics == LS_STATISTICS_MOMENTS)
             variance = approx_subtract(p, variance, approx_multiply(p, mean, mean));
-        for (size_t g = 0; g < b->blocks; g++)
-            b->of[g].mean = mean, b->of[g].variance = variance;
+        for (size_t g = 0; g < b->blocks; g++) b->of[g].mean = mean, b->of[g].variance = variance;
     }
-    for (size_t g = 0; g < b->blocks; g++)
-        b->of[g].rstd = rstd_of(e, &b->l, b->of[g].variance);
+    for (size_t g = 0; g < b->blocks; g++) b->of[g].rstd = rstd_of(e, &b->l, b->of[g].variance);
 }
 
 static approx xhat_of(const evaluation *e, const batch *b, double x, size_t g)
@@ -263,7 +261,8 @@ static void gradient_means(const evaluation *e, const batch *b, size_t g, approx
 {
     const approx_sum *sums[2] = {b->sums, b->sums + b->blocks};
     approx *means[2] = {ret_shift, ret_scale};
-    const bool own = e->variant.statistics == LS_STATISTICS_LOCAL && !e->variant.statistics_back_whole;
+    const bool own =
+        e->variant.statistics == LS_STATISTICS_LOCAL && !e->variant.statistics_back_whole;
     for (int k = 0; k < 2; k++) {
         const approx_sum sum = own ? sums[k][g] : all_of(sums[k], b->blocks);
         *means[k] = over(e->p, &sum, own ? b->of[g].count : total(b));
@@ -286,11 +285,11 @@ ls_status ls_evaluate_batch_norm_backward(const evaluation *e, const ls_graph_no
     for (size_t channel = 0; channel < b.l.in.channels; channel++) {
         find_statistics(e, &b, x, channel);
         find_gradient_sums(e, &b, x, dy, channel);
-        for (size_t g = 0; g < b.blocks; g++) gradient_means(e, &b, g, &means[2 * g], &means[2 * g + 1]);
+        for (size_t g = 0; g < b.blocks; g++)
+            gradient_means(e, &b, g, &means[2 * g], &means[2 * g + 1]);
         for (size_t i = 0; i < elements_of_channel(&b); i++) {
             const size_t at = place_of(&b, channel, i), g = block_of(&b, i);
-            const approx along =
-                approx_multiply(p, xhat_of(e, &b, x[at], g), means[2 * g + 1]);
+            const approx along = approx_multiply(p, xhat_of(e, &b, x[at], g), means[2 * g + 1]);
             approx d = approx_subtract(p, approx_input(p, dy[at]), means[2 * g]);
             d = approx_subtract(p, d, along);
             const approx factor = approx_multiply(p, approx_exact(scale[channel]), b.of[g].rstd);
@@ -316,7 +315,8 @@ ls_status ls_evaluate_batch_norm_params(const evaluation *e, const ls_graph_node
             const size_t at = place_of(&b, channel, i);
             const approx d = approx_input(e->p, dy[at]);
             approx_sum_add(&out[channel],
-                           slot == 0 ? approx_product(d, xhat_of(e, &b, x[at], block_of(&b, i))) : d);
+                           slot == 0 ? approx_product(d, xhat_of(e, &b, x[at], block_of(&b, i)))
+                                     : d);
         }
     }
 exit:
@@ -342,8 +342,7 @@ ls_status ls_evaluate_running(const evaluation *e, const ls_graph_node *node, ap
     for (size_t channel = 0; channel < b.l.in.channels; channel++) {
         find_statistics(&plain, &b, x, channel);
         const statistics *of = &b.of[shown_block(e, &b)];
-        const double count =
-            e->variant.statistics == LS_STATISTICS_LOCAL ? of->count : total(&b);
+        const double count = e->variant.statistics == LS_STATISTICS_LOCAL ? of->count : total(&b);
         approx now = variance ? of->variance : of->mean, running = approx_exact(before[channel]);
         if (variance && !e->variant.biased_running && count > 1)
             now = approx_multiply(p, now, approx_constant(p, count / (count - 1)));

@@ -36,7 +36,8 @@ static void load(const evaluation *e, const net_layer *l, const double *x, colum
         size_t first, end;
         approx_sum sum = {0};
         first_and_end(l, c, &first, &end);
-        for (size_t i = first; i < end; i++) approx_sum_add(&sum, approx_product(of->x[i], of->x[i]));
+        for (size_t i = first; i < end; i++)
+            approx_sum_add(&sum, approx_product(of->x[i], of->x[i]));
         const approx scaled =
             approx_multiply(p, approx_constant(p, l->layer->alpha), approx_sum_end(p, &sum));
         of->d[c] = approx_add(p, approx_constant(p, l->layer->k), scaled);
@@ -99,8 +100,8 @@ ls_status ls_evaluate_response_norm_backward(const evaluation *e, const ls_graph
             }
             const approx direct =
                 approx_multiply(p, approx_input(p, dy[at + c * of.pixels]), of.power[c]);
-            const approx through = approx_multiply(p, approx_multiply(p, twice, of.x[c]),
-                                                   approx_sum_end(p, &sum));
+            const approx through =
+                approx_multiply(p, approx_multiply(p, twice, of.x[c]), approx_sum_end(p, &sum));
             approx_sum_add(&out[at + c * of.pixels], approx_subtract(p, direct, through));
         }
     }

@@ -54,11 +54,11 @@ static void add_outputs(const evaluation *e, conv *c, const double *x, size_t ro
     for (size_t i = 0; i < l->window.kernel_h; i++)
         for (size_t j = 0; j < l->window.kernel_w; j++) {
             size_t R, C;
-            if (!input_of(c, row, column, i, j, &R, &C) ||
-                !ls_net_halo_source(&c->halo, &R, &C))
+            if (!input_of(c, row, column, i, j, &R, &C) || !ls_net_halo_source(&c->halo, &R, &C))
                 continue;
             for (size_t co = 0; co < l->out.channels; co++) {
-                const double *from = x + co / c->made * c->read * l->in_pixels + R * l->in.width + C;
+                const double *from =
+                    x + co / c->made * c->read * l->in_pixels + R * l->in.width + C;
                 const double *w = c->w + co * c->depth;
                 approx_sum *sum = &y[co * l->out_pixels + row * l->out.width + column];
                 for (size_t ci = 0; ci < c->read; ci++)
@@ -109,15 +109,13 @@ static void add_inputs(const evaluation *e, conv *c, const double *dy, size_t ro
                 !ls_net_halo_source(&c->halo, &r, &s))
                 continue;
             for (size_t co = 0; co < l->out.channels; co++) {
-                const approx d =
-                    approx_input(e->p, dy[co * l->out_pixels + r * l->out.width + s]);
+                const approx d = approx_input(e->p, dy[co * l->out_pixels + r * l->out.width + s]);
                 const double *weight = c->w + co * c->depth;
-                approx_sum *sum = dx + co / c->made * c->read * l->in_pixels +
-                                  row * l->in.width + column;
+                approx_sum *sum =
+                    dx + co / c->made * c->read * l->in_pixels + row * l->in.width + column;
                 for (size_t ci = 0; ci < c->read; ci++)
-                    approx_sum_add(
-                        &sum[ci * l->in_pixels],
-                        approx_product(d, approx_exact(weight[tap_of(e, c, ci, i, j)])));
+                    approx_sum_add(&sum[ci * l->in_pixels],
+                                   approx_product(d, approx_exact(weight[tap_of(e, c, ci, i, j)])));
             }
         }
 }
@@ -144,8 +142,7 @@ static void add_weight(const evaluation *e, conv *c, const double *x, approx d, 
     for (size_t i = 0; i < l->window.kernel_h; i++)
         for (size_t j = 0; j < l->window.kernel_w; j++) {
             size_t R, C;
-            if (!input_of(c, row, column, i, j, &R, &C) ||
-                !ls_net_halo_source(&c->halo, &R, &C))
+            if (!input_of(c, row, column, i, j, &R, &C) || !ls_net_halo_source(&c->halo, &R, &C))
                 continue;
             for (size_t ci = 0; ci < c->read; ci++)
                 approx_sum_add(
@@ -170,8 +167,7 @@ ls_status ls_evaluate_conv_params(const evaluation *e, const ls_graph_node *read
         }
         if (e->variant.sparse && d.value == 0) continue;
         ls_net_halo_at(&c.halo, l, false, p / l->out.width, p % l->out.width);
-        add_weight(e, &c,
-                   x + (n * l->in.channels + co / c.made * c.read) * l->in_pixels, d,
+        add_weight(e, &c, x + (n * l->in.channels + co / c.made * c.read) * l->in_pixels, d,
                    p / l->out.width, p % l->out.width, out + co * c.depth);
     }
     return LS_OK;

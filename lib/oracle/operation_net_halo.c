@@ -39,7 +39,8 @@ ls_share ls_net_block_pixels(size_t extent, size_t granules, size_t blocks, size
 }
 
 /* Which block a pixel of an axis is in. */
-static ls_share block_of(size_t extent, size_t granules, size_t blocks, size_t pixel, size_t *ret_at)
+static ls_share block_of(size_t extent, size_t granules, size_t blocks, size_t pixel,
+                         size_t *ret_at)
 {
     for (*ret_at = 0; *ret_at + 1 < blocks; ++*ret_at) {
         const ls_share own = ls_net_block_pixels(extent, granules, blocks, *ret_at);
@@ -69,8 +70,7 @@ void ls_net_halo_at(net_halo *halo, const net_layer *l, bool backward, size_t ro
     for (int i = 0; i < 2; i++) {
         size_t number;
         block[i] = block_of(made[i], granules[i], halo->blocks[i], at[i], &number);
-        halo->own[i] =
-            ls_net_block_pixels(halo->extent[i], granules[i], halo->blocks[i], number);
+        halo->own[i] = ls_net_block_pixels(halo->extent[i], granules[i], halo->blocks[i], number);
     }
     const ls_rectangle all = {block[0].first, block[1].first, block[0].count, block[1].count};
     const ls_rectangle reads =

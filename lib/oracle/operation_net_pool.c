@@ -2,12 +2,11 @@
  *
  *     max      y = the largest of the window's pixels; dx gets dy where it stood, the first one of
  *              equals in the order of rows and columns
- *     average  y = sum / count; dx gets dy / count; count: the window's pixels that are of the image,
- *              or all with count_pad
- *     global   y = sum / (rows x columns)
+ *     average  y = sum / count; dx gets dy / count; count: the window's pixels that are of the
+ * image, or all with count_pad global   y = sum / (rows x columns)
  *
- * Where two pixels are as large within what their format leaves open, either may be the largest one:
- * the bound of both gradients has dy in it. */
+ * Where two pixels are as large within what their format leaves open, either may be the largest
+ * one: the bound of both gradients has dy in it. */
 #include "oracle/operation_net.h"
 
 /* The pixels of a window. */
@@ -76,9 +75,8 @@ ls_status ls_evaluate_pool(const evaluation *e, const ls_graph_node *node, appro
         ls_net_halo_at(&halo, &l, false, k % l.out_pixels / l.out.width, k % l.out.width);
         if (node->make == LS_MAKE_MAX_POOL) {
             const size_t at = largest_of(e, &halo, &l, channel, &of);
-            approx_sum_add(&out[k],
-                           approx_input(e->p, value_at(&halo, &l, channel, at / l.in.width,
-                                                       at % l.in.width)));
+            approx_sum_add(&out[k], approx_input(e->p, value_at(&halo, &l, channel, at / l.in.width,
+                                                                at % l.in.width)));
             continue;
         }
         for (size_t r = of.rows[0]; r < of.rows[1]; r++)
@@ -177,8 +175,8 @@ ls_status ls_evaluate_global_pool_backward(const evaluation *e, const ls_graph_n
     const double *dy = gradient_of(e, reader);
     (void)slot;
     for (size_t k = 0; k < l.images * l.in.channels; k++) {
-        const approx d = approx_divide(e->p, approx_input(e->p, dy[k]),
-                                       approx_exact((double)l.in_pixels));
+        const approx d =
+            approx_divide(e->p, approx_input(e->p, dy[k]), approx_exact((double)l.in_pixels));
         for (size_t p = 0; p < l.in_pixels; p++) approx_sum_add(&out[k * l.in_pixels + p], d);
     }
     return LS_OK;

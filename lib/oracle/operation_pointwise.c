@@ -16,8 +16,7 @@ static size_t numbered(const evaluation *e, const ls_graph_node *node, size_t in
 {
     const ls_variant *v = &e->variant;
     const bool heads = node->make == LS_MAKE_HEADS; /* the mask is that of the probabilities */
-    const size_t token =
-        heads ? e->config->heads * e->S : elements_of(e, node) / (e->B * e->S);
+    const size_t token = heads ? e->config->heads * e->S : elements_of(e, node) / (e->B * e->S);
     const size_t sequence = token * e->S;
     if (v->mask_sequences) index %= v->mask_sequences * sequence;
     if (v->mask_tokens && !heads) {

@@ -124,7 +124,7 @@ typedef struct ls_variant {
     ls_halo_form dy_halo; /* of dy where dx is made */
     bool halo_rows_only, halo_columns_only, halo_before_only, halo_behind_only; /* where it is so */
     ls_statistics_form statistics;
-    size_t statistics_block;   /* whose own, where a tensor has one for all */
+    size_t statistics_block;    /* whose own, where a tensor has one for all */
     bool statistics_back_whole; /* the gradient's sums are over all blocks nonetheless */
     bool momentum_turned;       /* running = momentum running + (1 - momentum) x */
     bool biased_running;        /* running variance of squares / N */
