@@ -155,10 +155,12 @@ static void fill_tensor(const builder *b, const ls_foreign_rule *rule, size_t la
     tensor->dims[0] = vector || rule->out_in ? outputs : first->dims[0];
     tensor->dims[1] = vector ? 1 : rule->out_in ? first->dims[0] : outputs;
     tensor->least_rows = tensor->dims[0];
+    tensor->n_shape = tensor->n_dims;
+    memcpy(tensor->shape, tensor->dims, sizeof tensor->dims);
     tensor->more_rows = first->role == LS_POSITION_EMBEDDING;
     if (first->kind == LS_GRANULE_VOCAB && b->convention->pads_vocabulary) {
         tensor->more_rows = true;
-        tensor->dims[0] = ls_axis_extent(first->axis);
+        tensor->dims[0] = tensor->shape[0] = ls_axis_extent(first->axis);
     }
 }
 
@@ -203,6 +205,8 @@ static void add_own(ls_foreign_map *map)
         snprintf(tensor->name, sizeof tensor->name, "%s", param->name);
         tensor->n_dims = param->n_dims;
         memcpy(tensor->dims, param->dims, sizeof tensor->dims);
+        tensor->n_shape = param->n_shape;
+        memcpy(tensor->shape, param->shape, sizeof tensor->shape);
         tensor->least_rows = param->dims[0];
         tensor->n_parts = 1;
         tensor->parts[0] = (ls_foreign_part){.param = i, .width = outputs, .stride = outputs};

@@ -90,15 +90,19 @@ ls_status ls_foreign_check_shape(const ls_foreign_tensor *tensor, const char *la
                                  const char *name, int n_dims, const uint64_t *dims)
 {
     ls_status status = LS_OK;
+    bool as_written = n_dims == tensor->n_shape;
+    for (int d = 0; as_written && d < n_dims; d++) as_written = dims[d] == tensor->shape[d];
+    if (as_written) goto exit;
     bool good = n_dims == tensor->n_dims && (n_dims == 1 || dims[1] == tensor->dims[1]);
     if (good) good = tensor->more_rows ? dims[0] >= tensor->least_rows : dims[0] == tensor->dims[0];
     if (!good) {
-        char found[200], wanted[64];
-        uint64_t least[2] = {tensor->more_rows ? tensor->least_rows : tensor->dims[0],
-                             tensor->dims[1]};
+        char found[200], wanted[128];
+        uint64_t least[4];
+        for (int d = 0; d < tensor->n_shape; d++) least[d] = tensor->shape[d];
+        if (tensor->more_rows) least[0] = tensor->least_rows;
         LS_FAIL(LS_ERR_INPUT, "%s: tensor %s has shape %s; the model's is %s%s", ls_show(label),
                 ls_show(name), show_shape(n_dims, dims, found, sizeof found),
-                show_shape(tensor->n_dims, least, wanted, sizeof wanted),
+                show_shape(tensor->n_shape, least, wanted, sizeof wanted),
                 tensor->more_rows ? ", or with more rows" : "");
     }
 exit:

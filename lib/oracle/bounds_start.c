@@ -65,7 +65,7 @@ static ls_status begin(ls_bounds_start *s, const ls_run *run)
         const ls_slot *slot = &store->slots[p];
         const ls_real *const from[] = {slot->value, slot->m, slot->v};
         double *const to[] = {s->values[p], s->moment1[p], s->moment2[p]};
-        for (int a = 0; a < 3; a++)
+        for (int a = 0; a < 3 && from[a]; a++) /* a state has no moments */
             ls_param_shard_out(&s->table->params[p], slot->shard, sizeof(double), to[a], from[a]);
     }
 exit:

@@ -20,8 +20,9 @@ static bool begins(const char *text, const char *with)
 /* What stands beside a run's tensors in one file with them, and is its input. */
 static bool is_input(const char *rest)
 {
-    static const char *const inputs[] = {"tokens", "targets", "segments", "lengths", "order"};
-    for (int i = 0; i < 5; i++)
+    static const char *const inputs[] = {"tokens", "targets", "segments", "lengths",
+                                         "order",  "images",  "labels"};
+    for (int i = 0; i < 7; i++)
         if (strcmp(rest, inputs[i]) == 0) return true;
     return begins(rest, "mask.") || begins(rest, "optimizer.m.") || begins(rest, "optimizer.v.");
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/base/show.h"
+#include "lockstep/parallel/net_grids.h"
 #include "lockstep/partition/share.h"
 #include "oracle/candidate_files.h"
 #include "oracle/golden_files.h"
@@ -157,6 +158,43 @@ exit:
     return status;
 }
 
+/* Of a network's tensor: the block that the rank has in the grid of its layer. */
+static ls_status cut_by_grid(const cutter *c)
+{
+    ls_status status = LS_OK;
+    const ls_net *net = &c->golden->run.config.net;
+    const ls_layout *layout = &c->files->layout;
+    const int last = (int)net->count - 1, layer = c->node->layer < 0 ? last : c->node->layer;
+    const bool per_image = c->node->phase != LS_GRAPH_UPDATE && strstr(c->node->dim_names, "N[dp]");
+    ls_net_shapes shapes;
+    ls_net_grids grids;
+    for (int s = 0; s < layout->n_strategies; s++)
+        if (layout->strategies[s].layer > last)
+            LS_FAIL(LS_ERR_INPUT, "%s: its layout has a grid of layer %d; the network has %d",
+                    ls_show(c->file->path), layout->strategies[s].layer, last + 1);
+    ls_net_shapes_of(net, &shapes);
+    ls_net_grids_of(layout, net, &grids);
+    const ls_net_shape *shape = &shapes.layer[layer];
+    const ls_layer_grid *grid = &grids.layer[layer];
+    const ls_grid_place at = ls_layer_grid_place(grid, c->file->rank);
+    const ls_share granules = ls_net_channel_granules(shape, grid, at.channel);
+    const ls_share channels = {granules.first * shape->axis.granule,
+                               granules.count * shape->axis.granule};
+    const ls_image_box box = ls_net_block(net, shape, grid, c->golden->run.batch, c->file->rank);
+    const ls_share block[4] = {
+        box.images, channels, {box.area.top, box.area.height}, {box.area.left, box.area.width}};
+    for (int d = 0; d < c->node->n_dims && d < c->info->n_dims; d++) {
+        char word[24];
+        dim_word(c->node, d, word);
+        if (per_image)
+            fits(c, d, ls_image_box_is_empty(&box) ? (ls_share){0, 0} : block[d]);
+        else if (strcmp(word, "C[channel]") == 0)
+            fits(c, d, channels);
+    }
+exit:
+    return status;
+}
+
 /* As the names of its dimensions say; a dimension that the rank has whole stays so. */
 static ls_status cut_by_layout(const cutter *c)
 {
@@ -164,6 +202,7 @@ static ls_status cut_by_layout(const cutter *c)
     const ls_layout *layout = &c->files->layout;
     const ls_coordinates at = ls_layout_coordinates(layout, c->file->rank);
     const size_t tp = (size_t)layout->tp;
+    if (c->golden->run.config.kind == LS_MODEL_NET) return cut_by_grid(c);
     for (int d = 0; d < c->node->n_dims && d < c->info->n_dims; d++) {
         char word[24];
         dim_word(c->node, d, word);
@@ -221,11 +260,14 @@ static ls_status check_shape(const cutter *c, bool cut)
     const ls_tensor_info *info = c->info;
     uint64_t wanted[LS_NODE_DIMS] = {0}, whole[LS_NODE_DIMS] = {0};
     char theirs[LS_GOLDEN_SHAPE], ours[LS_GOLDEN_SHAPE], all[LS_GOLDEN_SHAPE];
-    bool same = info->n_dims == c->node->n_dims, part = false;
+    /* What has one pixel may be written without it: [N, C] for [N, C, 1, 1]. */
+    bool same = info->n_dims <= c->node->n_dims && (info->n_dims > 0 || c->node->n_dims == 0),
+         part = false;
     for (int d = 0; d < c->node->n_dims; d++) {
         wanted[d] = c->runs[d].count;
         whole[d] = c->node->dims[d];
-        same = same && info->dims[d] == wanted[d];
+        same = same && (d < info->n_dims ? info->dims[d] == wanted[d]
+                                         : d >= 2 && whole[d] == 1 && wanted[d] == 1);
         part = part || wanted[d] != whole[d];
     }
     /* A single number is [] or [1]. */

@@ -76,12 +76,13 @@ exit:
 
 /* ---- the run ---- */
 
-static ls_status look(void *context, ls_rank *rank, const ls_view *view)
+static ls_status look(void *context, ls_rank *rank, const ls_view *given)
 {
     ls_status status = LS_OK;
     dump *d = context;
-    if (d->tensors) LS_TRY(ls_dump_tensors_take(d, ls_rank_index(rank), view));
-    if (d->ranks) LS_TRY(ls_dump_ranks_take(d, ls_rank_index(rank), view));
+    const ls_view view = ls_graph_shape_view(d->graph, given);
+    if (d->tensors) LS_TRY(ls_dump_tensors_take(d, ls_rank_index(rank), &view));
+    if (d->ranks) LS_TRY(ls_dump_ranks_take(d, ls_rank_index(rank), &view));
 exit:
     return status;
 }
@@ -97,9 +98,7 @@ static ls_status check(const ls_run *run)
 {
     ls_status status = LS_OK;
     LS_TRY(ls_run_check(run));
-    if (run->given) goto exit;
-    if (!run->text) LS_FAIL(LS_ERR_INPUT, "a run needs a text");
-    LS_TRY(ls_text_check_model(run->text, "the text", &run->config));
+    if (!run->given) LS_TRY(ls_run_check_data(run));
 exit:
     return status;
 }
@@ -222,6 +221,8 @@ ls_status ls_dump(const ls_run *run, const char *path, const ls_dump_options *op
     if (run->serial) d.run.layout = ls_layout_serial();
     if (run->load || run->initial) own.start = LS_START_TRAINING;
     LS_TRY(check(&d.run));
+    if (own.integers)
+        LS_TRY(ls_config_require(&run->config, LS_MODEL_TRANSFORMER, "--integers"));
     if (own.integers) {
         LS_TRY(begin_integers(&d, path));
         LS_TRY(ls_dump_write_integers(&d));

@@ -7,6 +7,7 @@
  * none. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lockstep/numerics/ignore.h"
 #include "lockstep/numerics/random.h"
@@ -60,7 +61,8 @@ ls_status ls_dump_make_batches(dump *d)
         }
         LS_TRY(ls_step_batch_create(&d->batches[i], &d->run, 0, d->run.batch));
         ls_step_batch_fill(&d->batches[i], &d->run, step);
-        if (d->options->start == LS_START_TELLING) leave_out(d, &d->batches[i]);
+        if (d->options->start == LS_START_TELLING && d->run.config.kind == LS_MODEL_TRANSFORMER)
+            leave_out(d, &d->batches[i]);
         d->given[i] = d->batches[i].batch;
     }
     d->run.given = d->given;
@@ -71,33 +73,58 @@ exit:
 
 /* ---- their file ---- */
 
+/* One array of a step's batch. */
+typedef struct array {
+    const char *name;
+    const void *values; /* NULL: there is none */
+    ls_dtype dtype;
+    int n_dims;
+    uint64_t dims[4];
+} array;
+
+enum { ARRAYS = 7 };
+
+static void list_arrays(const dump *d, const ls_batch *batch, array arrays[ARRAYS])
+{
+    const uint64_t B = d->run.batch, S = d->run.config.seq;
+    const ls_net *net = &d->run.config.net;
+    const array all[ARRAYS] = {
+        {"tokens", batch->tokens, LS_I32, 2, {B, S}},
+        {"targets", batch->targets, LS_I32, 2, {B, S}},
+        {"segments", batch->segments, LS_I32, 2, {B, S}},
+        {"lengths", batch->lengths, LS_I32, 1, {B}},
+        {"order", batch->order, LS_I32, 1, {B}},
+        {"images", batch->images, LS_F32, 4, {B, net->channels, net->height, net->width}},
+        {"labels", batch->labels, LS_I32, 1, {B}}};
+    memcpy(arrays, all, sizeof all);
+}
+
+static size_t product(int n, const uint64_t *dims)
+{
+    size_t count = 1;
+    for (int i = 0; i < n; i++) count *= (size_t)dims[i];
+    return count;
+}
+
 /* Declares (writer not yet started) or writes every array of every step; what is not there is not
  * written. */
 static ls_status each_array(const dump *d, ls_safetensors_writer *writer, bool declare)
 {
     ls_status status = LS_OK;
-    const uint64_t B = d->run.batch, S = d->run.config.seq, dims[2] = {B, S};
     char name[LS_TENSOR_NAME];
+    array arrays[ARRAYS];
     for (size_t i = 0; i < d->steps; i++) {
-        const ls_batch *batch = &d->given[i];
-        const struct {
-            const char *name;
-            const int32_t *ids;
-            int n_dims;
-        } arrays[] = {{"tokens", batch->tokens, 2},
-                      {"targets", batch->targets, 2},
-                      {"segments", batch->segments, 2},
-                      {"lengths", batch->lengths, 1},
-                      {"order", batch->order, 1}};
-        for (size_t a = 0; a < sizeof arrays / sizeof arrays[0]; a++) {
-            if (!arrays[a].ids) continue;
-            ls_tensor_name_write(name, d->first_step + i, -1, arrays[a].name);
+        list_arrays(d, &d->given[i], arrays);
+        for (int k = 0; k < ARRAYS; k++) {
+            const array *one = &arrays[k];
+            if (!one->values) continue;
+            ls_tensor_name_write(name, d->first_step + i, -1, one->name);
             if (declare)
-                LS_TRY(ls_safetensors_declare(writer, name, LS_I32, arrays[a].n_dims, dims));
+                LS_TRY(ls_safetensors_declare(writer, name, one->dtype, one->n_dims, one->dims));
             else
-                LS_TRY(ls_safetensors_write(writer, arrays[a].ids,
-                                            (size_t)(arrays[a].n_dims == 2 ? B * S : B) *
-                                                sizeof(int32_t)));
+                LS_TRY(ls_safetensors_write(writer, one->values,
+                                            product(one->n_dims, one->dims) *
+                                                ls_dtype_bytes(one->dtype)));
         }
     }
 exit:
@@ -122,9 +149,10 @@ exit:
 
 /* ---- masks ---- */
 
-static bool is_masked(const ls_graph_node *node)
+static bool is_masked(const dump *d, const ls_graph_node *node)
 {
-    return node->phase == LS_GRAPH_FORWARD && node->purpose >= 0;
+    return node->phase == LS_GRAPH_FORWARD && node->purpose >= 0 &&
+           ls_graph_dropout(d->graph, node) > 0;
 }
 
 /* What the mask of a node's dropout is laid over: the node, but for the heads their probabilities.
@@ -140,13 +168,6 @@ static int mask_dims(const dump *d, const ls_graph_node *node, uint64_t dims[LS_
     return node->n_dims;
 }
 
-static size_t product(int n, const uint64_t *dims)
-{
-    size_t count = 1;
-    for (int i = 0; i < n; i++) count *= (size_t)dims[i];
-    return count;
-}
-
 static ls_status declare_masks(const dump *d, ls_safetensors_writer *writer, size_t *ret_most)
 {
     ls_status status = LS_OK;
@@ -154,7 +175,7 @@ static ls_status declare_masks(const dump *d, ls_safetensors_writer *writer, siz
     uint64_t dims[LS_NODE_DIMS];
     for (size_t i = 0; i < d->steps * d->graph->count; i++) {
         const ls_graph_node *node = &d->graph->nodes[i % d->graph->count];
-        if (!is_masked(node)) continue;
+        if (!is_masked(d, node)) continue;
         const int n = mask_dims(d, node, dims);
         if (product(n, dims) > *ret_most) *ret_most = product(n, dims);
         snprintf(rest, sizeof rest, "mask.%.120s", node->name);
@@ -171,17 +192,24 @@ static ls_status write_masks(const dump *d, ls_safetensors_writer *writer, unsig
     uint64_t dims[LS_NODE_DIMS];
     for (size_t i = 0; i < d->steps * d->graph->count; i++) {
         const ls_graph_node *node = &d->graph->nodes[i % d->graph->count];
-        if (!is_masked(node)) continue;
+        if (!is_masked(d, node)) continue;
         const ls_stream stream = {d->run.seed, (uint32_t)node->purpose,
                                   node->layer < 0 ? 0 : (uint32_t)node->layer,
                                   (uint32_t)(d->first_step + i / d->graph->count)};
         const size_t n = product(mask_dims(d, node, dims), dims);
         LS_TRY(ls_dump_advance(d, i, d->steps * d->graph->count, "masks"));
-        ls_random_keep_n(mask, stream, 0, n, d->run.config.dropout);
+        ls_random_keep_n(mask, stream, 0, n, ls_graph_dropout(d->graph, node));
         LS_TRY(ls_safetensors_write(writer, mask, n));
     }
 exit:
     return status;
+}
+
+static bool drops_anything(const dump *d)
+{
+    for (size_t i = 0; i < d->graph->count; i++)
+        if (is_masked(d, &d->graph->nodes[i])) return true;
+    return false;
 }
 
 ls_status ls_dump_write_masks(dump *d)
@@ -191,7 +219,7 @@ ls_status ls_dump_write_masks(dump *d)
     unsigned char *mask = NULL;
     size_t most = 0;
     const char *path;
-    if (!(d->run.config.dropout > 0)) return LS_OK;
+    if (!drops_anything(d)) return LS_OK;
     LS_TRY(ls_dump_path(d, "masks.safetensors", &path));
     LS_TRY(ls_safetensors_create(&writer, path));
     LS_TRY(declare_masks(d, writer, &most));

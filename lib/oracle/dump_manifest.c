@@ -49,6 +49,29 @@ static json_t *model(const ls_config *config)
     return object;
 }
 
+static json_t *strategies(const ls_layout *layout)
+{
+    json_t *array = json_array();
+    for (int i = 0; i < layout->n_strategies; i++) {
+        const ls_strategy *s = &layout->strategies[i];
+        json_array_append_new(array,
+                              json_pack("{s:i, s:i, s:i, s:i, s:i}", "layer", s->layer, "samples",
+                                        s->grid.samples, "down", s->grid.down, "across",
+                                        s->grid.across, "channels", s->grid.channels));
+    }
+    return array;
+}
+
+/* A network's axes. */
+static json_t *net_layout(const ls_layout *layout)
+{
+    char words[LS_LAYOUT_TEXT];
+    ls_layout_describe(layout, words, sizeof words);
+    return json_pack("{s:s, s:i, s:i, s:i, s:i, s:b, s:o}", "text", words, "dp", layout->dp, "down",
+                     layout->down, "across", layout->across, "channels", layout->channels,
+                     "overlap", layout->overlap, "strategies", strategies(layout));
+}
+
 static json_t *layout(const ls_layout *layout)
 {
     char words[LS_LAYOUT_TEXT];
@@ -228,7 +251,8 @@ ls_status ls_dump_write_manifest(dump *d, const char *digest)
         {"kind", text(d->options->integers ? "integers" : "training")},
         {"contract", contract()},
         {"model", model(&run->config)},
-        {"layout", layout(&run->layout)},
+        {"layout",
+         run->config.kind == LS_MODEL_NET ? net_layout(&run->layout) : layout(&run->layout)},
         {"engine", text(ls_engine_name(run->engine))},
         {"dtype", text(run->dtype == LS_F64 ? "f64" : "f32")},
         {"seed", seed_of(run->seed)},

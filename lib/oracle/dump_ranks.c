@@ -76,6 +76,7 @@ static size_t rows_of(const piece *p, size_t *ret_length)
 static int own_micro_batch(const dump *d, int rank, size_t sequence)
 {
     const ls_layout *layout = &d->run.layout;
+    if (d->run.config.kind == LS_MODEL_NET) return -1; /* has none */
     const ls_coordinates at = ls_layout_coordinates(layout, rank);
     const ls_share own = ls_share_of(d->run.batch, (size_t)layout->dp, (size_t)at.dp);
     for (int m = 0; m < layout->micro_batches; m++) {

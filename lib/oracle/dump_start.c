@@ -9,6 +9,8 @@
  *     embeddings       normal / sqrt(D): the logits of a tied head are of size 1
  *     biases, shifts   normal / 10
  *     scales           1 + normal / 5
+ *     convolutions     normal sqrt(2 / terms of a sum)
+ *     running means    normal / 2; running variances 1 + normal / 5, no less than 1/4
  *
  * Element i of a parameter takes normal number i of the stream that its initial value in training
  * is drawn from, rounded to binary32 in both precisions. */
@@ -39,6 +41,12 @@ static draw telling(const ls_param *param)
     case LS_TYPE_EMBEDDING:
     case LS_HEAD_WEIGHT:
         return (draw){0, 1 / sqrt((double)param->dims[1])};
+    case LS_CONV_WEIGHT: /* a row is what one output adds up; a ReLU takes half of it away */
+        return (draw){0, sqrt(2 / (double)param->dims[1])};
+    case LS_BATCH_NORM_MEAN:
+        return (draw){0, 0.5};
+    case LS_BATCH_NORM_VARIANCE:
+        return (draw){1, 0.2};
     default:
         if (param->init == LS_INIT_ONE) return (draw){1, 0.2};
         if (param->n_dims == 1) return (draw){0, 0.1};
@@ -62,6 +70,7 @@ static void draw_param(const dump *d, size_t place, float *values)
     for (size_t i = 0; i < n; i++) {
         double x = from.mean;
         if (from.deviation > 0) x += from.deviation * ls_random_normal(stream, i);
+        if (param->role == LS_BATCH_NORM_VARIANCE) x = fmax(x, 0.25);
         values[i] = (float)x;
     }
 }
@@ -104,9 +113,11 @@ static ls_status declare(const dump *d, int arrays, ls_safetensors_writer *write
     for (int array = 0; array < arrays; array++) {
         for (size_t i = 0; i < d->table->count; i++) {
             const ls_param *param = &d->table->params[i];
-            const uint64_t dims[2] = {param->dims[0], param->dims[1]};
+            if (array > 0 && param->state) continue; /* the optimizer has nothing of it */
+            uint64_t dims[4];
+            for (int k = 0; k < param->n_shape; k++) dims[k] = param->shape[k];
             snprintf(name, sizeof name, "%s%s", ls_checkpoint_prefixes[array], param->name);
-            LS_TRY(ls_safetensors_declare(writer, name, d->run.dtype, param->n_dims, dims));
+            LS_TRY(ls_safetensors_declare(writer, name, d->run.dtype, param->n_shape, dims));
         }
     }
 exit:
@@ -166,6 +177,7 @@ static ls_status write_weights(const dump *d, const ls_checkpoint_file *from, co
         for (size_t i = 0; i < d->table->count; i++) {
             LS_TRY(ls_dump_advance(d, (size_t)array * d->table->count + i,
                                    (size_t)arrays * d->table->count, "weights"));
+            if (array > 0 && d->table->params[i].state) continue;
             LS_TRY(write_array(d, from, array, i, narrow, values, writer));
         }
     LS_TRY(ls_safetensors_commit(writer));

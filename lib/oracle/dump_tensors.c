@@ -159,6 +159,7 @@ exit:
 static bool has_targets(const dump *d, uint64_t step)
 {
     const ls_batch *batch = &d->given[step - d->first_step];
+    if (d->run.config.kind == LS_MODEL_NET) return true;
     for (size_t i = 0; i < batch->B * batch->S; i++)
         if (batch->targets[i] != LS_IGNORE) return true;
     for (size_t b = 0; d->run.config.sentence_order && batch->order && b < batch->B; b++)

@@ -179,7 +179,8 @@ static ls_status take_param(ls_golden *golden, const ls_golden_file *file, int a
     ls_status status = LS_OK;
     ls_golden_files *files = golden->files;
     const ls_param *param = &golden->table->params[p];
-    const uint64_t dims[2] = {param->dims[0], param->dims[1]};
+    uint64_t dims[4];
+    for (int d = 0; d < param->n_shape; d++) dims[d] = param->shape[d];
     char name[128], found[LS_GOLDEN_SHAPE], wanted[LS_GOLDEN_SHAPE];
     snprintf(name, sizeof name, "%s%s", ls_checkpoint_prefixes[array], param->name);
     const ls_tensor_info *info = ls_safetensors_find(file->file, name);
@@ -189,11 +190,11 @@ static ls_status take_param(ls_golden *golden, const ls_golden_file *file, int a
                 "%s: has no tensor %s; a golden directory's weights have the names of the "
                 "parameter table",
                 ls_show(file->path), name);
-    if (info->n_dims != param->n_dims ||
-        memcmp(info->dims, dims, sizeof *dims * (size_t)param->n_dims) != 0)
+    if (info->n_dims != param->n_shape ||
+        memcmp(info->dims, dims, sizeof *dims * (size_t)param->n_shape) != 0)
         LS_FAIL(LS_ERR_INPUT, "%s: tensor %s has the shape %s; the model's is %s",
                 ls_show(file->path), name, ls_golden_shape(info->n_dims, info->dims, found),
-                ls_golden_shape(param->n_dims, dims, wanted));
+                ls_golden_shape(param->n_shape, dims, wanted));
     if (!ls_widens(info->dtype, LS_F64))
         LS_FAIL(LS_ERR_INPUT, "%s: tensor %s is %s; must be F32, F64, F16 or BF16",
                 ls_show(file->path), name, ls_dtype_name(info->dtype));

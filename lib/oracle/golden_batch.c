@@ -1,5 +1,6 @@
 /* golden_batch.c - the batches of a golden directory: every id where it may be. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,12 +61,42 @@ exit:
     return status;
 }
 
+/* A network's images: numbers, which must be finite. */
+static ls_status read_images(ls_golden_files *files, const ls_golden_file *file, const ls_net *net,
+                             ls_batch *batch)
+{
+    ls_status status = LS_OK;
+    char name[LS_TENSOR_NAME], found[LS_GOLDEN_SHAPE], wanted[LS_GOLDEN_SHAPE];
+    const uint64_t dims[4] = {batch->B, net->channels, net->height, net->width};
+    const void *values;
+    ls_tensor_name_write(name, batch->step, -1, "images");
+    const ls_tensor_info *info = ls_safetensors_find(file->file, name);
+    if (!info) LS_FAIL(LS_ERR_INPUT, "%s: has no tensor %s", ls_show(file->path), name);
+    if (info->dtype != LS_F32)
+        LS_FAIL(LS_ERR_INPUT, "%s: %s is %s; must be F32", ls_show(file->path), name,
+                ls_dtype_name(info->dtype));
+    if (info->n_dims != 4 || memcmp(info->dims, dims, sizeof dims) != 0)
+        LS_FAIL(LS_ERR_INPUT, "%s: %s has the shape %s; the manifest's batch makes it %s",
+                ls_show(file->path), name, ls_golden_shape(info->n_dims, info->dims, found),
+                ls_golden_shape(4, dims, wanted));
+    LS_TRY(ls_golden_aligned(files, info, &values));
+    batch->images = values;
+    batch->pixels = net->channels * net->height * net->width;
+    for (size_t i = 0; i < batch->B * batch->pixels; i++)
+        if (!isfinite(batch->images[i]))
+            LS_FAIL(LS_ERR_INPUT, "%s: %s holds %g at element %zu; pixels are finite numbers",
+                    ls_show(file->path), name, (double)batch->images[i], i);
+exit:
+    return status;
+}
+
 ls_status ls_golden_read_batches(ls_golden *golden)
 {
     ls_status status = LS_OK;
     ls_golden_files *files = golden->files;
     const ls_config *config = &golden->run.config;
     const bool masked = config->objective == LS_MASKED_TOKEN;
+    const bool net = config->kind == LS_MODEL_NET;
     ls_golden_file *file;
     if (golden->kind == LS_GOLDEN_INTEGERS && !ls_golden_listed(files, "batch.safetensors"))
         return LS_OK;
@@ -92,7 +123,12 @@ ls_status ls_golden_read_batches(ls_golden *golden)
             {"lengths", false, false, 1, (int64_t)batch->S + 1, false, &batch->lengths},
             {"order", false, false, 0, 2, true, &batch->order},
         };
-        for (int k = 0; k < (masked ? 5 : 2); k++) LS_TRY(read_ids(files, file, &kinds[k], batch));
+        const ids labels = {"labels", true,          false, 0, (int64_t)config->net.classes,
+                            false,    &batch->labels};
+        for (int k = 0; !net && k < (masked ? 5 : 2); k++)
+            LS_TRY(read_ids(files, file, &kinds[k], batch));
+        if (net) LS_TRY(read_images(files, file, &config->net, batch));
+        if (net) LS_TRY(read_ids(files, file, &labels, batch));
     }
     golden->run.given = files->batches;
     golden->run.n_given = golden->steps;

@@ -8,6 +8,9 @@
 #include "oracle/golden_json.h"
 #include "oracle/golden_manifest.h"
 
+/* Of any degree; what is allowed is said later, when it is known. */
+enum { MOST = 1 << 20 };
+
 static ls_status read_model(ls_config *config, const ls_json_at *at)
 {
     ls_status status = LS_OK;
@@ -23,16 +26,76 @@ exit:
     return status;
 }
 
+/* The text is for people; it must say what the fields do. */
+static ls_status check_text(const ls_layout *layout, const ls_json_at *at)
+{
+    ls_status status = LS_OK;
+    ls_layout said;
+    const char *text;
+    char label[600], fields[LS_LAYOUT_TEXT], again[LS_LAYOUT_TEXT];
+    LS_TRY(ls_json_string(at, "text", &text));
+    snprintf(label, sizeof label, "%.500s: layout.text", at->file);
+    LS_TRY(ls_layout_parse(ls_show(label), text, &said));
+    ls_layout_describe(layout, fields, sizeof fields);
+    ls_layout_describe(&said, again, sizeof again);
+    if (strcmp(fields, again) != 0)
+        LS_FAIL(LS_ERR_INPUT, "%s: layout.text \"%s\": the fields beside it say \"%.200s\"",
+                ls_show(at->file), ls_show(text), fields);
+exit:
+    return status;
+}
+
+static ls_status read_strategies(ls_layout *layout, const ls_json_at *at)
+{
+    ls_status status = LS_OK;
+    const json_t *list;
+    LS_TRY(ls_json_array(at, "strategies", &list));
+    if (json_array_size(list) > LS_MAX_STRATEGIES)
+        LS_FAIL(LS_ERR_INPUT, "%s: layout.strategies has %zu entries; at most %d",
+                ls_show(at->file), json_array_size(list), LS_MAX_STRATEGIES);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        ls_strategy *s = &layout->strategies[i];
+        const ls_json_at entry = {at->file, "layout.strategies.", json_array_get(list, i)};
+        if (!json_is_object(entry.object))
+            LS_FAIL(LS_ERR_INPUT, "%s: layout.strategies[%zu] is no object", ls_show(at->file), i);
+        LS_TRY(ls_json_int(&entry, "layer", 0, LS_NET_LAYERS - 1, &s->layer));
+        LS_TRY(ls_json_int(&entry, "samples", 1, MOST, &s->grid.samples));
+        LS_TRY(ls_json_int(&entry, "down", 1, MOST, &s->grid.down));
+        LS_TRY(ls_json_int(&entry, "across", 1, MOST, &s->grid.across));
+        LS_TRY(ls_json_int(&entry, "channels", 1, MOST, &s->grid.channels));
+        layout->n_strategies = (int)i + 1;
+    }
+exit:
+    return status;
+}
+
+/* Of a network. */
+static ls_status read_net_layout(ls_layout *ret_layout, const ls_json_at *root)
+{
+    ls_status status = LS_OK;
+    ls_layout layout = ls_layout_serial();
+    const json_t *object;
+    LS_TRY(ls_json_object(root, "layout", &object));
+    const ls_json_at at = {root->file, "layout.", object};
+    LS_TRY(ls_json_int(&at, "dp", 1, MOST, &layout.dp));
+    LS_TRY(ls_json_int(&at, "down", 1, MOST, &layout.down));
+    LS_TRY(ls_json_int(&at, "across", 1, MOST, &layout.across));
+    LS_TRY(ls_json_int(&at, "channels", 1, MOST, &layout.channels));
+    LS_TRY(ls_json_flag(&at, "overlap", &layout.overlap));
+    LS_TRY(read_strategies(&layout, &at));
+    LS_TRY(check_text(&layout, &at));
+    *ret_layout = layout;
+exit:
+    return status;
+}
+
 static ls_status read_layout(ls_layout *ret_layout, const ls_json_at *root)
 {
     static const char *const schedules[] = {"gpipe", "1f1b", "interleaved"};
     static const char *const modes[] = {"none", "selective", "layer", "stage"};
-    enum { MOST = 1 << 20 };
     ls_status status = LS_OK;
-    ls_layout layout = ls_layout_serial(), said;
+    ls_layout layout = ls_layout_serial();
     const json_t *object, *stages;
-    const char *text;
-    char label[600], fields[LS_LAYOUT_TEXT], again[LS_LAYOUT_TEXT];
     int choice;
     LS_TRY(ls_json_object(root, "layout", &object));
     const ls_json_at at = {root->file, "layout.", object};
@@ -60,15 +123,7 @@ static ls_status read_layout(ls_layout *ret_layout, const ls_json_at *root)
                     ls_show(at.file), i, MOST);
         layout.stage_layers[i] = (int)layers;
     }
-    /* The text is for people; it must say what the fields do. */
-    LS_TRY(ls_json_string(&at, "text", &text));
-    snprintf(label, sizeof label, "%.500s: layout.text", at.file);
-    LS_TRY(ls_layout_parse(ls_show(label), text, &said));
-    ls_layout_describe(&layout, fields, sizeof fields);
-    ls_layout_describe(&said, again, sizeof again);
-    if (strcmp(fields, again) != 0)
-        LS_FAIL(LS_ERR_INPUT, "%s: layout.text \"%s\": the fields beside it say \"%.200s\"",
-                ls_show(at.file), ls_show(text), fields);
+    LS_TRY(check_text(&layout, &at));
     *ret_layout = layout;
 exit:
     return status;
@@ -140,7 +195,7 @@ ls_status ls_manifest_read_run(ls_manifest *manifest, const struct ls_json_at *a
     int choice;
     LS_TRY(read_model(&config, at));
     ls_run_defaults(&run, &config);
-    LS_TRY(read_layout(&run.layout, at));
+    LS_TRY((config.kind == LS_MODEL_NET ? read_net_layout : read_layout)(&run.layout, at));
     const char *engine = NULL;
     LS_TRY(ls_json_choice(at, "engine", engines, 3, &choice));
     engine = engines[choice];

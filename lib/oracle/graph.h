@@ -103,6 +103,11 @@ void ls_graph_destroy(ls_graph **graph);
 int ls_graph_find(const ls_graph *graph, const char *name);
 int ls_graph_find_view(const ls_graph *graph, const ls_view *view);
 
+/* What a tap shows of a parameter has the table's dimensions, rows and columns; the node those of
+ * the field, as a convolution's weight [made, read / groups, kernel_h, kernel_w]: the view as a
+ * block of the node. Other views as they are. */
+ls_view ls_graph_shape_view(const ls_graph *graph, const ls_view *view);
+
 /* The gradient of a forward node / of a whole parameter (none of a state); -1. */
 int ls_graph_gradient(const ls_graph *graph, int node);
 int ls_graph_param_gradient(const ls_graph *graph, int param);

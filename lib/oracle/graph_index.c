@@ -167,6 +167,22 @@ int ls_graph_find_view(const ls_graph *graph, const ls_view *view)
     return -1;
 }
 
+ls_view ls_graph_shape_view(const ls_graph *graph, const ls_view *view)
+{
+    ls_view shaped = *view;
+    const int place = ls_graph_find_view(graph, view);
+    const ls_graph_node *node = place < 0 ? NULL : &graph->nodes[place];
+    if (!node || node->n_dims <= view->n_dims || view->n_dims != 2) return shaped;
+    size_t columns = 1;
+    for (int d = 1; d < node->n_dims; d++) columns *= node->dims[d];
+    if (view->dims[1].count != columns || view->stride != columns) return shaped;
+    shaped.n_dims = node->n_dims;
+    for (int d = 1; d < node->n_dims; d++)
+        shaped.dims[d] = (ls_view_run){node->dims[d], 0, node->dims[d]};
+    shaped.stride = node->dims[node->n_dims - 1];
+    return shaped;
+}
+
 int ls_graph_gradient(const ls_graph *graph, int node)
 {
     return node < 0 || (size_t)node >= graph->count ? -1 : graph->index->gradient[node];

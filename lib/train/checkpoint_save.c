@@ -57,10 +57,11 @@ static ls_status declare(const ls_foreign_map *map, int arrays, ls_safetensors_w
     for (int array = 0; array < arrays; array++) {
         for (size_t t = 0; t < map->count; t++) {
             const ls_foreign_tensor *tensor = &map->tensors[t];
-            uint64_t dims[2] = {tensor->dims[0], tensor->dims[1]};
+            uint64_t dims[4];
+            for (int d = 0; d < tensor->n_shape; d++) dims[d] = tensor->shape[d];
             if (tensor->twin || !ls_checkpoint_holds(map, t, array)) continue;
             snprintf(name, sizeof name, "%s%s", ls_checkpoint_prefixes[array], tensor->name);
-            LS_TRY(ls_safetensors_declare(writer, name, LS_REAL_DTYPE, tensor->n_dims, dims));
+            LS_TRY(ls_safetensors_declare(writer, name, LS_REAL_DTYPE, tensor->n_shape, dims));
         }
     }
 exit:

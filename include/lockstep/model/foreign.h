@@ -55,7 +55,9 @@ enum { LS_FOREIGN_PARTS = 3, LS_FOREIGN_NAME_BYTES = 128 };
 typedef struct ls_foreign_tensor {
     char name[LS_FOREIGN_NAME_BYTES];
     int n_dims;
-    size_t dims[2];    /* as written; dims[1] is 1 for a vector */
+    size_t dims[2]; /* rows and columns; dims[1] is 1 for a vector */
+    int n_shape;    /* as written: dims, or of a convolution's weight ls_param.shape */
+    size_t shape[4];
     bool more_rows;    /* read: any number of rows from least_rows on; what lies behind those is */
     size_t least_rows; /* padding of the vocabulary, or positions that the model does not reach  */
     bool transposed;   /* outputs are its rows: [out, in] */
