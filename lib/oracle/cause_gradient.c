@@ -73,7 +73,8 @@ static ls_status need_gradients(ls_search *search, bool *ret_there)
     *ret_there = true;
     for (size_t p = 0; p < search->graph->table->count && *ret_there; p++)
         if (!search->graph->table->params[p].state)
-            LS_TRY(ls_search_need(search, ls_graph_param_gradient(search->graph, (int)p), ret_there));
+            LS_TRY(
+                ls_search_need(search, ls_graph_param_gradient(search->graph, (int)p), ret_there));
 exit:
     return status;
 }

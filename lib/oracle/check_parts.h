@@ -62,9 +62,10 @@ struct ls_check {
     ls_check_place *places; /* steps x nodes */
     size_t *reads_end;      /* per node: end of its part of `reads`, the parameters that it reads */
     int *reads;
-    int *gradients; /* the nodes of all parameters' gradients, in table order: what the norm reads */
+    int *
+        gradients; /* the nodes of all parameters' gradients, in table order: what the norm reads */
     size_t n_gradients;
-    int *updated;   /* per parameter: its node after the step */
+    int *updated; /* per parameter: its node after the step */
     ls_truth *truths[LS_CHECK_PRECISIONS];
     ls_judgement *judgement;
 };

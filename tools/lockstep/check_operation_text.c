@@ -42,6 +42,17 @@ static void say_formula(words *w, const ls_graph *graph, const ls_graph_node *no
         [LS_MAKE_GRADIENT_NORM] = "Euclidean norm of all parameters' gradients",
         [LS_MAKE_CLIPPED] = "the gradient, scaled to the largest norm allowed",
         [LS_MAKE_UPDATED] = "the parameter after the optimizer's step",
+        [LS_MAKE_CONV] = "the convolution of x with W, + b",
+        [LS_MAKE_MAX_POOL] = "the largest of each window of x",
+        [LS_MAKE_AVERAGE_POOL] = "the mean of each window of x",
+        [LS_MAKE_GLOBAL_POOL] = "the mean of all pixels of x",
+        [LS_MAKE_BATCH_NORM] = "(x - mean) rstd scale + shift, per channel over images and pixels",
+        [LS_MAKE_BATCH_MEAN] = "the mean of x per channel, over images and pixels",
+        [LS_MAKE_BATCH_RSTD] = "1 / sqrt(variance + eps) of x per channel, over images and pixels",
+        [LS_MAKE_RELU] = "max(x, 0)",
+        [LS_MAKE_RESPONSE_NORM] = "x / (k + alpha sum of squares over channels)^beta",
+        [LS_MAKE_IMAGE_LOSS] = "cross-entropy of the logits per image",
+        [LS_MAKE_RUNNING] = "the running statistic, moved towards the batch's",
     };
     if (node->make != LS_MAKE_GRADIENT) {
         say(w, "%s", formulas[node->make]);
@@ -51,7 +62,10 @@ static void say_formula(words *w, const ls_graph *graph, const ls_graph_node *no
     bool first = true;
     for (size_t r = 0; r < graph->count && graph->nodes[r].phase == LS_GRAPH_FORWARD; r++) {
         if (ls_graph_slot(&graph->nodes[r], node->of) < 0) continue;
-        if (graph->nodes[r].make == LS_MAKE_PROBABILITIES) continue;
+        if (graph->nodes[r].make == LS_MAKE_PROBABILITIES ||
+            graph->nodes[r].make == LS_MAKE_BATCH_MEAN ||
+            graph->nodes[r].make == LS_MAKE_BATCH_RSTD)
+            continue;
         say(w, "%s %s", first ? "" : ",", graph->nodes[r].name);
         first = false;
     }
