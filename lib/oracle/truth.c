@@ -28,9 +28,12 @@ static void worst(double *ret_worst, char name[96], const ls_record *record, voi
     double floor = 0;
     *ret_worst = 0;
     name[0] = 0;
-    for (size_t i = 0; i < record->table->count; i++)
-        floor = fmax(floor, 1e-3 * largest(truth[i], ls_param_elements(&record->table->params[i])));
     for (size_t i = 0; i < record->table->count; i++) {
+        if (!truth[i]) continue; /* the gradient of a state */
+        floor = fmax(floor, 1e-3 * largest(truth[i], ls_param_elements(&record->table->params[i])));
+    }
+    for (size_t i = 0; i < record->table->count; i++) {
+        if (!truth[i]) continue;
         const ls_param *param = &record->table->params[i];
         ls_truth_error error;
         ls_compare_truth(record->dtype, values[i], truth[i], ls_param_elements(param), &error);

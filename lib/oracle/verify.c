@@ -33,9 +33,20 @@ static bool before(place a, place b)
     return a.order < b.order;
 }
 
+/* The logical index of an element: of a matrix row and column, of a vector as if it were a matrix
+ * of one column; of a convolution's weight in its own shape. shape: n numbers. */
+static void set_index(ls_departure *departure, const size_t *shape, int n, size_t element)
+{
+    departure->n_index = n;
+    for (int i = n; i-- > 0;) {
+        departure->index[i] = i > 0 ? element % shape[i] : element;
+        element /= shape[i];
+    }
+}
+
 /* Notes a difference; the earliest in order of execution is kept. */
-static void note(verifier *v, place at, const char *phase, const char *tensor, size_t columns,
-                 const ls_difference *difference)
+static void note(verifier *v, place at, const char *phase, const char *tensor, const size_t *shape,
+                 int n, const ls_difference *difference)
 {
     v->departure.tensors++;
     if (v->departed && !before(at, v->at)) return;
@@ -44,8 +55,7 @@ static void note(verifier *v, place at, const char *phase, const char *tensor, s
     v->departure.step = at.step;
     v->departure.phase = phase;
     snprintf(v->departure.tensor, sizeof v->departure.tensor, "%s", tensor);
-    v->departure.index[0] = difference->first / columns;
-    v->departure.index[1] = difference->first % columns;
+    set_index(&v->departure, shape, n, difference->first);
     v->departure.difference = *difference;
 }
 
@@ -62,8 +72,9 @@ static ls_status compare_tensor(void *context, uint64_t step, ls_phase phase, co
     if (!ls_compare_bits(dtype, expected, values, ls_param_elements(param), &difference)) {
         place at = {step, phase == LS_PHASE_UPDATE ? UPDATE : GRADIENT,
                     phase == LS_PHASE_UPDATE ? i : v->record->table->count - i};
-        note(v, at, phase == LS_PHASE_UPDATE ? "update" : "gradient", param->name, param->dims[1],
-             &difference);
+        const bool conv = param->n_shape == 4;
+        note(v, at, phase == LS_PHASE_UPDATE ? "update" : "gradient", param->name,
+             conv ? param->shape : param->dims, conv ? 4 : 2, &difference);
     }
     v->tensors_seen++;
     if (v->beside && v->beside->tensor)
@@ -85,7 +96,7 @@ static ls_status compare_step(void *context, const ls_step *step)
                          f32 ? (const void *)&narrow[1] : (const void *)&step->loss, 1,
                          &difference)) {
         place at = {step->step, LOSS, 0};
-        note(v, at, "loss", "loss", 1, &difference);
+        note(v, at, "loss", "loss", (const size_t[]){1, 1}, 2, &difference);
     }
     v->steps_seen++;
     if (v->beside && v->beside->step) LS_TRY(v->beside->step(v->beside->context, step));
@@ -107,6 +118,14 @@ exit:
     return status;
 }
 
+/* What a step shows: each parameter's gradient, but of states, and its value. */
+static uint64_t tensors_of_step(const ls_param_table *table)
+{
+    uint64_t tensors = 0;
+    for (size_t i = 0; i < table->count; i++) tensors += table->params[i].state ? 1 : 2;
+    return tensors;
+}
+
 ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_watcher *watcher,
                         ls_departure *ret_departure, ls_train_result *ret_result)
 {
@@ -117,12 +136,12 @@ ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_wat
 
     LS_TRY(ls_train(run, &compare, &result));
     /* Equal means that everything was there to be compared, not that nothing was seen. */
-    if (v.steps_seen != record->steps || v.tensors_seen != record->steps * record->table->count * 2)
+    const uint64_t tensors = record->steps * tensors_of_step(record->table);
+    if (v.steps_seen != record->steps || v.tensors_seen != tensors)
         LS_FAIL(LS_ERR_INTERNAL,
                 "%" PRIu64 " steps and %" PRIu64 " tensors were compared; the record has %" PRIu64
-                " and %zu",
-                v.steps_seen, v.tensors_seen, record->steps,
-                (size_t)record->steps * record->table->count * 2);
+                " and %" PRIu64,
+                v.steps_seen, v.tensors_seen, record->steps, tensors);
     if (ret_result) {
         *ret_result = result;
         result.rank = NULL;
@@ -139,7 +158,10 @@ exit:
 void ls_departure_describe(const ls_departure *departure, ls_dtype dtype, char *buffer, size_t size)
 {
     const ls_difference *d = &departure->difference;
-    char one[40], most[40];
+    char one[40], most[40], index[128] = "";
+    for (int i = 0; i < departure->n_index; i++)
+        snprintf(index + strlen(index), sizeof index - strlen(index), "%s%zu", i ? ", " : "",
+                 departure->index[i]);
     if (d->ulps == UINT64_MAX)
         snprintf(one, sizeof one, "one is NaN");
     else
@@ -150,9 +172,8 @@ void ls_departure_describe(const ls_departure *departure, ls_dtype dtype, char *
         snprintf(most, sizeof most, "at most %" PRIu64 " ulp", d->max_ulps);
     snprintf(buffer, size,
              "step %" PRIu64
-             ", %s, tensor %s, index [%zu, %zu]: serial %a, here %a (%s, %s); %zu elements of it "
+             ", %s, tensor %s, index [%s]: serial %a, here %a (%s, %s); %zu elements of it "
              "differ, %s; %zu tensors differ in all",
-             departure->step, departure->phase, departure->tensor, departure->index[0],
-             departure->index[1], d->left, d->right, one, ls_dtype_name(dtype), d->count, most,
-             departure->tensors);
+             departure->step, departure->phase, departure->tensor, index, d->left, d->right, one,
+             ls_dtype_name(dtype), d->count, most, departure->tensors);
 }

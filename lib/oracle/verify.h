@@ -20,7 +20,8 @@ typedef struct ls_departure {
     uint64_t step;
     const char *phase; /* "loss", "gradient", "update" */
     char tensor[96];   /* "loss" for the loss */
-    size_t index[2];   /* logical */
+    int n_index;       /* 4 of a convolution's weight (made, read, row, column), else 2 */
+    size_t index[4];   /* logical */
     ls_difference difference;
     size_t tensors; /* how many tensors differ in all, over all steps */
 } ls_departure;

@@ -165,6 +165,7 @@ static ls_status set_up(trainer *t, const ls_schedule *schedule)
 {
     ls_status status = LS_OK;
     const ls_run *run = t->run;
+    const bool net = run->config.kind == LS_MODEL_NET;
     const ls_rank_model_setup setup = {t->rank, run, schedule};
     ls_memory *memory = ls_rank_memory(t->rank);
     ls_holding *holdings = calloc(t->table->count, sizeof *holdings);
@@ -175,7 +176,7 @@ static ls_status set_up(trainer *t, const ls_schedule *schedule)
     t->world = ls_rank_world_group(t->rank);
     ls_holdings_of(t->table, &run->layout, ls_rank_index(t->rank), holdings);
     LS_TRY(ls_store_create(&t->store, t->table, holdings, memory));
-    LS_TRY(ls_rank_transformer_create(&t->model, &setup, t->store));
+    LS_TRY((net ? ls_rank_net_create : ls_rank_transformer_create)(&t->model, &setup, t->store));
     LS_TRY(ls_step_batch_create(&t->batch, run, t->model->samples.first, t->model->samples.count));
     if (t->root)
         LS_TRY(ls_arena_alloc(t->aside, ls_gather_elements(t->table), sizeof *t->whole,

@@ -48,10 +48,7 @@ ls_status ls_run_check(const ls_run *run)
     if (run->batch < 1)
         LS_FAIL(LS_ERR_INPUT, "--batch 0: a batch has at least one %s",
                 config.kind == LS_MODEL_NET ? "image" : "sequence");
-    if (!run->serial) {
-        LS_TRY(ls_config_require(&run->config, LS_MODEL_TRANSFORMER, "a layout"));
-        LS_TRY(ls_layout_check(&run->layout, &config));
-    }
+    if (!run->serial) LS_TRY(ls_layout_check(&run->layout, &config));
     if (run->dtype != LS_F32 && run->dtype != LS_F64)
         LS_FAIL(LS_ERR_INPUT, "--dtype %s: use f32 or f64", ls_dtype_name(run->dtype));
     if (run->steps > UINT32_MAX)

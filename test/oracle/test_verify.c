@@ -81,7 +81,8 @@ END_TEST
 
 START_TEST(description)
 {
-    ls_departure departure = {.step = 3, .phase = "update", .tensor = "x", .index = {4, 5}};
+    ls_departure departure = {
+        .step = 3, .phase = "update", .tensor = "x", .n_index = 2, .index = {4, 5}};
     char line[512];
     departure.difference = (ls_difference){.count = 7, .left = 1, .right = 2, .ulps = 9};
     departure.difference.max_ulps = 11;

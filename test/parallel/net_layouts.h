@@ -2,15 +2,16 @@
 #ifndef TEST_PARALLEL_NET_LAYOUTS_H
 #define TEST_PARALLEL_NET_LAYOUTS_H
 
+#include <check.h>
+
 #include "lockstep/parallel/sharding.h"
-#include "model/store_grid.h"
 
 static const char *const net_models[] = {"alexnet-nano", "resnet-nano"};
 
 static inline ls_config net_config(const char *name)
 {
     ls_config config;
-    ASSERT_OK(ls_config_named(name, &config));
+    ck_assert_msg(ls_config_named(name, &config) == LS_OK, "%s", ls_error_text());
     return config;
 }
 
@@ -45,7 +46,7 @@ enum { NET_LAYOUTS = sizeof net_layouts / sizeof net_layouts[0] };
 static inline ls_layout net_layout(const char *text)
 {
     ls_layout layout;
-    ASSERT_OK(ls_layout_parse("test", text, &layout));
+    ck_assert_msg(ls_layout_parse("test", text, &layout) == LS_OK, "%s", ls_error_text());
     return layout;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "lockstep/parallel/net_grids.h"
+#include "model/store_grid.h"
 #include "net_layouts.h"
 
 /* An image of height x width, a convolution of `channels` in `groups`, a 3x3 one to 12 channels in

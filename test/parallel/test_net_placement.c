@@ -4,6 +4,7 @@
 #include "lockstep/parallel/net_grids.h"
 #include "lockstep/parallel/placement.h"
 #include "lockstep/parallel/update.h"
+#include "model/store_grid.h"
 #include "net_layouts.h"
 #include "parallel_fixture.h"
 

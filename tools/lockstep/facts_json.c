@@ -155,12 +155,14 @@ static json_t *json_ulps(uint64_t ulps)
 
 static json_t *json_departure(const ls_departure *d)
 {
-    return json_pack("{s:o, s:s, s:s, s:[o, o], s:o, s:o, s:o, s:o, s:o, s:o}", "step",
-                     json_u64(d->step), "phase", d->phase, "tensor", d->tensor, "index",
-                     json_u64(d->index[0]), json_u64(d->index[1]), "serial",
-                     json_hex(d->difference.left), "here", json_hex(d->difference.right), "ulps",
-                     json_ulps(d->difference.ulps), "max_ulps", json_ulps(d->difference.max_ulps),
-                     "elements", json_u64(d->difference.count), "tensors", json_u64(d->tensors));
+    json_t *index = json_array();
+    for (int i = 0; i < d->n_index; i++) json_array_append_new(index, json_u64(d->index[i]));
+    return json_pack("{s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "step",
+                     json_u64(d->step), "phase", d->phase, "tensor", d->tensor, "index", index,
+                     "serial", json_hex(d->difference.left), "here", json_hex(d->difference.right),
+                     "ulps", json_ulps(d->difference.ulps), "max_ulps",
+                     json_ulps(d->difference.max_ulps), "elements", json_u64(d->difference.count),
+                     "tensors", json_u64(d->tensors));
 }
 
 json_t *json_compared(const ls_report *report, const ls_report_run *run)
