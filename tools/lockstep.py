@@ -201,14 +201,16 @@ def write_safetensors(path, tensors, metadata=None, dtypes=None):
 
 class Batch:
     """A step's global batch: tokens, targets [B, S] (-100: none); of BERT segments [B, S],
-    lengths [B], order [B]. What the model does not have is None."""
+    lengths [B], order [B]; of a convolutional network images [N, C, H, W], labels [N]. What the
+    model does not have is None."""
 
     def __init__(self, step, file):
         self.step = step
-        for part in ("tokens", "targets", "segments", "lengths", "order"):
+        for part in ("tokens", "targets", "segments", "lengths", "order", "images", "labels"):
             name = "step%d/%s" % (step, part)
             setattr(self, part, file[name] if name in file else None)
-        if self.tokens is None or self.targets is None:
+        if (self.tokens is None or self.targets is None) and (
+                self.images is None or self.labels is None):
             _fail(file.path, "there is no batch of step %d", step)
 
 
@@ -285,9 +287,9 @@ class Golden:
         return Batch(step, self.file("batch.safetensors"))
 
     def mask(self, node, step):
-        """The dropout mask of "embedded", "layers.0.heads", ...: 1 where kept, what is kept is
-        divided by 1 - p. None where the model has no dropout."""
-        if not self.model["dropout"]:
+        """The dropout mask of "embedded", "layers.0.heads", a network's "dropout6", ...: 1 where
+        kept, what is kept is divided by 1 - p. None where the model has no dropout."""
+        if "masks.safetensors" not in self._get("files", dict):
             return None
         return self.file("masks.safetensors")["step%d/mask.%s" % (step, node)]
 
@@ -325,11 +327,27 @@ class Golden:
         """The same tensor from a run in binary64."""
         return self.file("truth.safetensors")[self.about(name, step)["name"]]
 
-    def cut(self, name, tp=(0, 1), sp=None, dp=(0, 1)):
+    def _net_cut(self, name, **parts):
+        entry, runs, net = self.about(name), [], self.model["network"]
+        granules = {"down": net["row_granules"], "across": net["column_granules"]}
+        for dim, extent in zip(entry["dims"], entry["shape"]):
+            axis = dim.partition("[")[2].rstrip("]")
+            part, of = parts.get(axis, (0, 1))
+            if axis in granules:
+                runs.append(tuple(g * extent // granules[axis]
+                                  for g in share(granules[axis], of, part)))
+            else:
+                runs.append(share(extent, of, part))
+        return runs
+
+    def cut(self, name, tp=(0, 1), sp=None, dp=(0, 1), down=(0, 1), across=(0, 1), channel=(0, 1)):
         """Which run of each dimension a rank holds; tp, sp, dp: (its number, how many). sp=None:
         no sequence parallelism. A vocabulary is cut as if padded to a multiple of lcm(heads, 128),
         everything else evenly, the first parts longer; a rank has the key/value heads that its
-        query heads use."""
+        query heads use. Of a convolutional network dp, down, across and channel: images, rows,
+        columns (by the network's granules) and channels in the grid of the tensor's layer."""
+        if "network" in self.model:
+            return self._net_cut(name, dp=dp, down=down, across=across, channel=channel)
         entry, runs = self.about(name), []
         heads, kv_heads = self.model["heads"], self.model["kv_heads"]
         for place, (dim, extent) in enumerate(zip(entry["dims"], entry["shape"])):
