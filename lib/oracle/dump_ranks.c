@@ -120,6 +120,15 @@ exit:
     return status;
 }
 
+/* The part of the same sum that was handed in last; NULL. Gradients of an output that several
+ * layers read are summed over ranks reader by reader. */
+static const piece *last_part(const rank_list *list, const piece *p)
+{
+    while (p > list->pieces)
+        if ((--p)->leaves > 0 && strcmp(p->name, list->pieces[list->count].name) == 0) return p;
+    return NULL;
+}
+
 ls_status ls_dump_ranks_take(dump *d, int rank, const ls_view *view)
 {
     ls_status status = LS_OK;
@@ -136,12 +145,11 @@ ls_status ls_dump_ranks_take(dump *d, int rank, const ls_view *view)
     memcpy(p->dims, view->dims, sizeof p->dims);
     p->dtype = view->dtype;
     if (view->partial) {
-        const piece *before = list->count > 0 ? p - 1 : NULL;
+        const piece *before = last_part(list, p);
         p->lo = view->lo;
         p->hi = view->hi;
         p->leaves = view->leaves;
-        if (before && before->leaves > 0 && strcmp(before->name, p->name) == 0)
-            p->part = before->part + 1;
+        if (before) p->part = before->part + 1;
     }
     const size_t rows = rows_of(p, &length), width = ls_dtype_bytes(p->dtype);
     LS_TRY(ls_dump_spool_append(d->ranks->spool, view->values, rows, length * width,
