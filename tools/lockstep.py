@@ -327,34 +327,20 @@ class Golden:
         """The same tensor from a run in binary64."""
         return self.file("truth.safetensors")[self.about(name, step)["name"]]
 
-    def _net_cut(self, name, **parts):
-        entry, runs, net = self.about(name), [], self.model["network"]
-        granules = {"down": net["row_granules"], "across": net["column_granules"]}
-        for dim, extent in zip(entry["dims"], entry["shape"]):
-            axis = dim.partition("[")[2].rstrip("]")
-            part, of = parts.get(axis, (0, 1))
-            if axis in granules:
-                runs.append(tuple(g * extent // granules[axis]
-                                  for g in share(granules[axis], of, part)))
-            else:
-                runs.append(share(extent, of, part))
-        return runs
-
     def cut(self, name, tp=(0, 1), sp=None, dp=(0, 1), down=(0, 1), across=(0, 1), channel=(0, 1)):
         """Which run of each dimension a rank holds; tp, sp, dp: (its number, how many). sp=None:
         no sequence parallelism. A vocabulary is cut as if padded to a multiple of lcm(heads, 128),
         everything else evenly, the first parts longer; a rank has the key/value heads that its
-        query heads use. Of a convolutional network dp, down, across and channel: images, rows,
-        columns (by the network's granules) and channels in the grid of the tensor's layer."""
-        if "network" in self.model:
-            return self._net_cut(name, dp=dp, down=down, across=across, channel=channel)
-        entry, runs = self.about(name), []
-        heads, kv_heads = self.model["heads"], self.model["kv_heads"]
+        query heads use. dp, down, across, channel: images, rows, columns (by the network's
+        granules) and channels of a convolutional network's layer."""
+        entry, runs, net = self.about(name), [], self.model.get("network", {})
+        heads, kv_heads = self.model.get("heads"), self.model.get("kv_heads")
+        axes = {"tp": tp, "sp": sp or (0, 1), "dp": dp, "down": down, "across": across,
+                "channel": channel}
+        granules = {"down": net.get("row_granules"), "across": net.get("column_granules")}
         for place, (dim, extent) in enumerate(zip(entry["dims"], entry["shape"])):
             axis = dim.partition("[")[2].rstrip("]")
-            part, parts = tp if axis == "tp" else sp or (0, 1) if axis == "sp" else (0, 1)
-            if place == 0 and dim == "B":
-                part, parts = dp
+            part, parts = axes.get("dp" if place == 0 and dim == "B" else axis, (0, 1))
             if dim == "V[tp]":
                 unit = heads * 128 // math.gcd(heads, 128)
                 first, end = share(-(-extent // unit) * unit, parts, part)
@@ -363,6 +349,9 @@ class Golden:
                 first, end = share(heads, parts, part)
                 group, width = heads // kv_heads, extent // kv_heads
                 runs.append((first // group * width, -(-end // group) * width))
+            elif axis in granules:
+                whole = granules[axis]
+                runs.append(tuple(g * extent // whole for g in share(whole, parts, part)))
             else:
                 runs.append(share(extent, parts, part))
         return runs
