@@ -200,17 +200,15 @@ def write_safetensors(path, tensors, metadata=None, dtypes=None):
 # ---- golden directories ----
 
 class Batch:
-    """A step's global batch: tokens, targets [B, S] (-100: none); of BERT segments [B, S],
-    lengths [B], order [B]; of a convolutional network images [N, C, H, W], labels [N]. What the
-    model does not have is None."""
+    """A step's global batch: tokens, targets [B, S] (-100: none); of BERT segments, lengths, order;
+    of a network images [N, C, H, W], labels [N]. What the model does not have is None."""
 
     def __init__(self, step, file):
         self.step = step
         for part in ("tokens", "targets", "segments", "lengths", "order", "images", "labels"):
             name = "step%d/%s" % (step, part)
             setattr(self, part, file[name] if name in file else None)
-        if (self.tokens is None or self.targets is None) and (
-                self.images is None or self.labels is None):
+        if any(part is None for part in (self.tokens, self.targets)) and self.labels is None:
             _fail(file.path, "there is no batch of step %d", step)
 
 
@@ -287,11 +285,10 @@ class Golden:
         return Batch(step, self.file("batch.safetensors"))
 
     def mask(self, node, step):
-        """The dropout mask of "embedded", "layers.0.heads", a network's "dropout6", ...: 1 where
-        kept, what is kept is divided by 1 - p. None where the model has no dropout."""
-        if "masks.safetensors" not in self._get("files", dict):
-            return None
-        return self.file("masks.safetensors")["step%d/mask.%s" % (step, node)]
+        """The dropout mask of "embedded", "layers.0.heads", a network's layer: 1 where kept, what
+        is kept is divided by 1 - p. None where the model has no dropout."""
+        there = "masks.safetensors" in self._get("files", dict)
+        return self.file("masks.safetensors")["step%d/mask.%s" % (step, node)] if there else None
 
     def learning_rate(self, step):
         """Linear warm-up, then a cosine from lr to lr_floor at step lr_total, constant after."""
@@ -328,18 +325,16 @@ class Golden:
         return self.file("truth.safetensors")[self.about(name, step)["name"]]
 
     def cut(self, name, tp=(0, 1), sp=None, dp=(0, 1), down=(0, 1), across=(0, 1), channel=(0, 1)):
-        """Which run of each dimension a rank holds; tp, sp, dp: (its number, how many). sp=None:
-        no sequence parallelism. A vocabulary is cut as if padded to a multiple of lcm(heads, 128),
-        everything else evenly, the first parts longer; a rank has the key/value heads that its
-        query heads use. dp, down, across, channel: images, rows, columns (by the network's
-        granules) and channels of a convolutional network's layer."""
+        """Which run of each dimension a rank holds; tp, sp, dp, down, across, channel: (its number,
+        how many). sp=None: no sequence parallelism. A vocabulary is cut as if padded to a multiple
+        of lcm(heads, 128), pixels by their granules, the rest evenly, the first parts longer."""
         entry, runs, net = self.about(name), [], self.model.get("network", {})
-        heads, kv_heads = self.model.get("heads"), self.model.get("kv_heads")
-        axes = {"tp": tp, "sp": sp or (0, 1), "dp": dp, "down": down, "across": across,
-                "channel": channel}
-        granules = {"down": net.get("row_granules"), "across": net.get("column_granules")}
+        heads, kv_heads = (self.model.get(key) for key in ("heads", "kv_heads"))
+        axes = dict(tp=tp, sp=sp or (0, 1), dp=dp, down=down, across=across, channel=channel)
+        granules = dict(down=net.get("row_granules"), across=net.get("column_granules"))
         for place, (dim, extent) in enumerate(zip(entry["dims"], entry["shape"])):
             axis = dim.partition("[")[2].rstrip("]")
+            whole = granules.get(axis)
             part, parts = axes.get("dp" if place == 0 and dim == "B" else axis, (0, 1))
             if dim == "V[tp]":
                 unit = heads * 128 // math.gcd(heads, 128)
@@ -349,8 +344,7 @@ class Golden:
                 first, end = share(heads, parts, part)
                 group, width = heads // kv_heads, extent // kv_heads
                 runs.append((first // group * width, -(-end // group) * width))
-            elif axis in granules:
-                whole = granules[axis]
+            elif whole:
                 runs.append(tuple(g * extent // whole for g in share(whole, parts, part)))
             else:
                 runs.append(share(extent, parts, part))
