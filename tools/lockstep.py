@@ -320,8 +320,7 @@ class Golden:
         entry = self.about(name)
         return self.file(entry["file"])[entry["name"]]
 
-    def truth(self, name, step=None):
-        """The same tensor from a run in binary64."""
+    def truth(self, name, step=None):  # from a run in binary64
         return self.file("truth.safetensors")[self.about(name, step)["name"]]
 
     def cut(self, name, tp=(0, 1), sp=None, dp=(0, 1), down=(0, 1), across=(0, 1), channel=(0, 1)):
