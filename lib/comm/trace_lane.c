@@ -127,6 +127,11 @@ void ls_trace_leave(const ls_rank *rank)
     if (rank->lane != NULL && rank->lane->is_open) end_current(rank->lane);
 }
 
+size_t ls_trace_length(const ls_rank *rank)
+{
+    return rank->lane != NULL ? rank->lane->n : 0;
+}
+
 void ls_trace_task(ls_rank *rank, const char *what, int step, int stage, int micro_batch)
 {
     ls_trace_lane *lane = rank->lane;

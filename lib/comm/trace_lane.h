@@ -38,4 +38,7 @@ void ls_trace_number(const ls_rank *rank, uint64_t number);
 void ls_trace_message(const ls_group *group, int peer, int tag, uint64_t number);
 void ls_trace_leave(const ls_rank *rank);
 
+/* How many events a rank has behind it; 0 without a lane. From the rank's own thread. */
+size_t ls_trace_length(const ls_rank *rank);
+
 #endif

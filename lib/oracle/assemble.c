@@ -194,7 +194,7 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *view)
     ls_assembly *assembly = context;
     ls_assembled *tensor = NULL;
 
-    if (view->partial) return LS_OK;
+    if (view->crossing != LS_CROSSING_NONE) return LS_OK;
     pthread_mutex_lock(&assembly->lock);
     LS_TRY(find_or_make(assembly, view, &tensor));
     LS_TRY(put_block(tensor, ls_rank_index(rank), view));

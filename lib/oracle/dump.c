@@ -82,7 +82,7 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *given)
     dump *d = context;
     const ls_view view = ls_graph_shape_view(d->graph, given);
     if (d->tensors) LS_TRY(ls_dump_tensors_take(d, ls_rank_index(rank), &view));
-    if (d->ranks) LS_TRY(ls_dump_ranks_take(d, ls_rank_index(rank), &view));
+    if (d->ranks) LS_TRY(ls_dump_ranks_take(d, rank, &view));
 exit:
     return status;
 }
@@ -115,6 +115,7 @@ static ls_status run_it(dump *d)
     run.tap = &d->tap;
     LS_TRY(ls_dump_advance(d, 0, d->steps, "steps"));
     LS_TRY(ls_train(&run, &watcher, &result));
+    LS_TRY(ls_dump_ranks_number(d));
     if (trace) LS_TRY(ls_dump_write_calls(d, trace));
 exit:
     ls_train_result_free(&result);

@@ -53,6 +53,15 @@ exit:
     return status;
 }
 
+/* The names of a call's tensors, as lists in the line that tells of it. */
+static void add_name(void *context, bool in, const char *name)
+{
+    json_t *line = context;
+    const char *key = in ? "in" : "out";
+    if (!json_object_get(line, key)) json_object_set_new(line, key, json_array());
+    json_array_append_new(json_object_get(line, key), json_string(name));
+}
+
 static ls_status flush(lines *l)
 {
     ls_status status = LS_OK;
@@ -100,9 +109,13 @@ ls_status ls_dump_write_calls(dump *d, const ls_trace *trace)
     if (!l.text) LS_FAIL(LS_ERR_MEMORY, "no memory for the list of calls");
     LS_TRY(ls_new_file_create(&l.file, path));
     for (int r = 0; r < log->ranks; r++) {
+        size_t at = 0; /* in what the rank showed */
         for (size_t i = 0; i < log->n_events[r]; i++) {
             if (!is_call(&log->events[r][i])) continue;
             LS_TRY(make_line(log, r, &log->events[r][i], &line));
+            if (d->ranks)
+                ls_dump_ranks_of_call(d, r, &log->events[r][i], log->events[r], log->n_events[r],
+                                      &at, add_name, line);
             LS_TRY(append(&l, line));
             json_decref(line);
             line = NULL;

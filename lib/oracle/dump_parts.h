@@ -3,6 +3,7 @@
 #define LS_ORACLE_DUMP_PARTS_H
 
 #include "io/new_folder.h"
+#include "lockstep/comm/trace.h"
 #include "lockstep/io/safetensors.h"
 #include "oracle/dump.h"
 #include "oracle/tensor_name.h"
@@ -35,9 +36,9 @@ typedef struct dump {
     ls_step_batch *batches; /* [steps], NULL when they were given */
     ls_batch *given;        /* [steps] */
     ls_tap tap;
-    dump_tensors *tensors;   /* NULL: not written */
-    dump_ranks *ranks;       /* the same */
-    dump_tensor *list;       /* integers: in place of `tensors` */
+    dump_tensors *tensors; /* NULL: not written */
+    dump_ranks *ranks;     /* the same */
+    dump_tensor *list;     /* integers: in place of `tensors` */
     size_t n_list;
     ls_dump_summary summary; /* so far */
 } dump;
@@ -76,8 +77,20 @@ ls_status ls_dump_write_truth(dump *d) LS_MUST_USE;
  * put into a file for each. */
 ls_status ls_dump_ranks_create(dump *d) LS_MUST_USE;
 void ls_dump_ranks_destroy(dump *d);
-ls_status ls_dump_ranks_take(dump *d, int rank, const ls_view *view) LS_MUST_USE;
+ls_status ls_dump_ranks_take(dump *d, const ls_rank *who, const ls_view *view) LS_MUST_USE;
+/* Once the run is over, before both of what follows: what crosses ranks gets its numbers. */
+ls_status ls_dump_ranks_number(dump *d) LS_MUST_USE;
+/* Says the names of what a rank handed into a call of its trace (`in`), and of what it got. The
+ * calls in order; *at: 0 for the first, then as it was left. */
+enum { LS_DUMP_CROSSING_NAME = LS_TENSOR_NAME + 24 };
+typedef void dump_crossing(void *context, bool in, const char *name);
+void ls_dump_ranks_of_call(const dump *d, int rank, const ls_event *call, const ls_event *events,
+                           size_t n_events, size_t *at, dump_crossing *say, void *context);
 ls_status ls_dump_ranks_write(dump *d) LS_MUST_USE;
+
+/* dump_view_name.c. "step0/mb1/d.layers.0.attention": the name of what a rank shows, or of what its
+ * view is a part of, without an ending. */
+void ls_dump_name_view(const dump *d, int rank, const ls_view *view, char name[LS_TENSOR_NAME]);
 
 /* dump_integers.c. The whole directory of linear operations on integers, but for its name. */
 ls_status ls_dump_write_integers(dump *d) LS_MUST_USE;

@@ -7,15 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lockstep/partition/share.h"
+#include "comm/trace_lane.h"
 #include "oracle/dump_parts.h"
 #include "oracle/dump_spool.h"
 
 /* One view. */
 typedef struct piece {
     char name[LS_TENSOR_NAME];
-    size_t lo, hi, leaves; /* of a part of a sum; leaves 0: it is none */
-    int part;              /* its number among those that were handed in together */
+    ls_crossing crossing;
+    size_t lo, hi, leaves; /* of a part of a sum */
+    int part;              /* number among those that cross ranks so and have this name */
+    size_t events;         /* that the rank's trace had by then */
     int n_dims;
     ls_view_run dims[LS_VIEW_DIMS];
     ls_dtype dtype;
@@ -72,38 +74,6 @@ static size_t rows_of(const piece *p, size_t *ret_length)
 
 /* ---- what ranks show ---- */
 
-/* The number of a rank's own micro-batch that begins with, or has, this sequence; -1: none. */
-static int own_micro_batch(const dump *d, int rank, size_t sequence)
-{
-    const ls_layout *layout = &d->run.layout;
-    if (d->run.config.kind == LS_MODEL_NET) return -1; /* has none */
-    const ls_coordinates at = ls_layout_coordinates(layout, rank);
-    const ls_share own = ls_share_of(d->run.batch, (size_t)layout->dp, (size_t)at.dp);
-    for (int m = 0; m < layout->micro_batches; m++) {
-        const ls_share part = ls_share_of(own.count, (size_t)layout->micro_batches, (size_t)m);
-        const size_t first = own.first + part.first;
-        if (sequence >= first && sequence < first + part.count) return m;
-    }
-    return -1;
-}
-
-/* "step0/mb1/d.layers.0.attention" */
-static void name_view(const dump *d, int rank, const ls_view *view, char name[LS_TENSOR_NAME])
-{
-    char rest[LS_TENSOR_NAME], layer[32] = "";
-    const int node = ls_graph_find_view(d->graph, view);
-    if (node >= 0) {
-        snprintf(rest, sizeof rest, "%s", d->graph->nodes[node].name);
-    } else { /* a part of a sum may end in no tensor of the model's */
-        if (view->layer >= 0) snprintf(layer, sizeof layer, "layers.%d.", view->layer);
-        snprintf(rest, sizeof rest, "%s%s%s", view->gradient ? "d." : "", layer,
-                 ls_point_name(view->point));
-    }
-    ls_tensor_name_write(
-        name, view->step,
-        view->kind == LS_VIEW_POINT ? own_micro_batch(d, rank, view->dims[0].first) : -1, rest);
-}
-
 static ls_status new_piece(rank_list *list, piece **ret_piece)
 {
     ls_status status = LS_OK;
@@ -120,18 +90,10 @@ exit:
     return status;
 }
 
-/* The part of the same sum that was handed in last; NULL. Gradients of an output that several
- * layers read are summed over ranks reader by reader. */
-static const piece *last_part(const rank_list *list, const piece *p)
-{
-    while (p > list->pieces)
-        if ((--p)->leaves > 0 && strcmp(p->name, list->pieces[list->count].name) == 0) return p;
-    return NULL;
-}
-
-ls_status ls_dump_ranks_take(dump *d, int rank, const ls_view *view)
+ls_status ls_dump_ranks_take(dump *d, const ls_rank *who, const ls_view *view)
 {
     ls_status status = LS_OK;
+    const int rank = ls_rank_index(who);
     rank_list *list = &d->ranks->lists[rank]; /* this thread's own */
     ls_view whole = *view;
     piece *p = NULL;
@@ -139,18 +101,16 @@ ls_status ls_dump_ranks_take(dump *d, int rank, const ls_view *view)
     for (int i = 0; i < view->n_dims; i++)
         if (view->dims[i].count == 0) goto exit;
     LS_TRY(new_piece(list, &p));
-    whole.partial = false; /* what the sum makes */
-    name_view(d, rank, &whole, p->name);
+    whole.crossing = LS_CROSSING_NONE; /* what it is a part of */
+    ls_dump_name_view(d, rank, &whole, p->name);
     p->n_dims = view->n_dims;
     memcpy(p->dims, view->dims, sizeof p->dims);
     p->dtype = view->dtype;
-    if (view->partial) {
-        const piece *before = last_part(list, p);
-        p->lo = view->lo;
-        p->hi = view->hi;
-        p->leaves = view->leaves;
-        if (before) p->part = before->part + 1;
-    }
+    p->crossing = view->crossing;
+    p->lo = view->lo;
+    p->hi = view->hi;
+    p->leaves = view->leaves;
+    p->events = ls_trace_length(who);
     const size_t rows = rows_of(p, &length), width = ls_dtype_bytes(p->dtype);
     LS_TRY(ls_dump_spool_append(d->ranks->spool, view->values, rows, length * width,
                                 view->stride * width, &p->offset));
@@ -166,7 +126,7 @@ typedef struct held {
     const piece *first;
     size_t lo[LS_VIEW_DIMS], hi[LS_VIEW_DIMS];
     size_t elements; /* in its pieces */
-    char name[LS_TENSOR_NAME + 24];
+    char name[LS_DUMP_CROSSING_NAME];
     char *place;
 } held;
 
@@ -185,8 +145,7 @@ static size_t piece_elements(const piece *p)
 
 static bool same_tensor(const piece *a, const piece *b)
 {
-    return a->part == b->part && (a->leaves > 0) == (b->leaves > 0) &&
-           strcmp(a->name, b->name) == 0;
+    return a->part == b->part && a->crossing == b->crossing && strcmp(a->name, b->name) == 0;
 }
 
 /* By name, then in the order shown. */
@@ -195,9 +154,88 @@ static int by_name(const void *a, const void *b)
     const piece *x = *(const piece *const *)a, *y = *(const piece *const *)b;
     const int by = strcmp(x->name, y->name);
     if (by != 0) return by;
-    if ((x->leaves > 0) != (y->leaves > 0)) return x->leaves > 0 ? 1 : -1;
+    if (x->crossing != y->crossing) return x->crossing < y->crossing ? -1 : 1;
     if (x->part != y->part) return x->part < y->part ? -1 : 1;
     return x < y ? -1 : x > y;
+}
+
+/* "step0/mb1/layers.0.attention.0.partial" */
+static void whole_name(const piece *p, char name[LS_DUMP_CROSSING_NAME])
+{
+    if (p->crossing == LS_CROSSING_NONE)
+        snprintf(name, LS_DUMP_CROSSING_NAME, "%s", p->name);
+    else
+        snprintf(name, LS_DUMP_CROSSING_NAME, "%s.%d.%s", p->name, p->part,
+                 ls_crossing_name(p->crossing));
+}
+
+/* Numbers what crosses ranks under one name in one way. */
+static ls_status number_parts(const rank_list *list)
+{
+    ls_status status = LS_OK;
+    piece **sorted = malloc((list->count + 1) * sizeof *sorted);
+    if (!sorted) LS_FAIL(LS_ERR_MEMORY, "no memory for a list of %zu tensors", list->count);
+    for (size_t i = 0; i < list->count; i++) sorted[i] = &list->pieces[i];
+    qsort(sorted, list->count, sizeof *sorted, by_name);
+    for (size_t i = 1; i < list->count; i++) {
+        const piece *before = sorted[i - 1];
+        if (sorted[i]->crossing != LS_CROSSING_NONE && sorted[i]->crossing == before->crossing &&
+            strcmp(sorted[i]->name, before->name) == 0)
+            sorted[i]->part = before->part + 1;
+    }
+exit:
+    free(sorted);
+    return status;
+}
+
+ls_status ls_dump_ranks_number(dump *d)
+{
+    ls_status status = LS_OK;
+    for (int r = 0; d->ranks && r < d->ranks->ranks; r++) LS_TRY(number_parts(&d->ranks->lists[r]));
+exit:
+    return status;
+}
+
+/* ---- which call a piece belongs to ---- */
+
+static bool is_call(const ls_event *e)
+{
+    return e->kind != LS_EVENT_COMPUTE && e->kind != LS_EVENT_SEND_END;
+}
+
+static bool goes_in(ls_crossing crossing)
+{
+    return crossing == LS_CROSSING_PARTIAL || crossing == LS_CROSSING_SHARE ||
+           crossing == LS_CROSSING_SENT;
+}
+
+/* The first call after a piece that goes in; the last one before a piece that came out. Of a
+ * message each way at once the one that came is the last that is no sending. */
+static const ls_event *call_of(const piece *p, const ls_event *events, size_t n)
+{
+    if (goes_in(p->crossing)) {
+        for (size_t i = p->events; i < n; i++)
+            if (is_call(&events[i])) return &events[i];
+    } else {
+        for (size_t i = p->events; i-- > 0;)
+            if (is_call(&events[i])) return &events[i];
+    }
+    return NULL;
+}
+
+void ls_dump_ranks_of_call(const dump *d, int rank, const ls_event *call, const ls_event *events,
+                           size_t n_events, size_t *at, dump_crossing *say, void *context)
+{
+    const rank_list *list = &d->ranks->lists[rank];
+    char name[LS_DUMP_CROSSING_NAME];
+    for (; *at < list->count; (*at)++) {
+        const piece *p = &list->pieces[*at];
+        const ls_event *of = p->crossing == LS_CROSSING_NONE ? NULL : call_of(p, events, n_events);
+        if (of && of > call) return;
+        if (of != call) continue;
+        whole_name(p, name);
+        say(context, goes_in(p->crossing), name);
+    }
 }
 
 static void take_in(held *tensor, const piece *p)
@@ -246,10 +284,7 @@ static ls_status gather(rank_file *file)
             held *tensor = &file->tensors[file->count];
             file->of[i] = file->count++;
             tensor->first = p;
-            if (p->leaves > 0)
-                snprintf(tensor->name, sizeof tensor->name, "%s.%d.partial", p->name, p->part);
-            else
-                snprintf(tensor->name, sizeof tensor->name, "%s", p->name);
+            whole_name(p, tensor->name);
         } else {
             file->of[i] = file->of[leader[i] - list->pieces];
         }
@@ -280,7 +315,7 @@ static ls_status declare(const held *tensor, ls_safetensors_writer *writer)
         snprintf(key, sizeof key, "cut:%s", tensor->name);
         LS_TRY(ls_safetensors_add_metadata(writer, key, text));
     }
-    if (p->leaves > 0) {
+    if (p->crossing == LS_CROSSING_PARTIAL) {
         snprintf(key, sizeof key, "node:%s", tensor->name);
         snprintf(text, sizeof text, "%zu %zu %zu", p->lo, p->hi, p->leaves);
         LS_TRY(ls_safetensors_add_metadata(writer, key, text));

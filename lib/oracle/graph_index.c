@@ -143,7 +143,7 @@ static int find_param(const ls_graph *graph, int what, int param)
 
 int ls_graph_find_view(const ls_graph *graph, const ls_view *view)
 {
-    if (view->partial) return -1;
+    if (view->crossing != LS_CROSSING_NONE) return -1;
     switch (view->kind) {
     case LS_VIEW_POINT:
         if (view->point == LS_POINT_IMAGE_LOSS) return graph->index->image_loss;
@@ -163,6 +163,11 @@ int ls_graph_find_view(const ls_graph *graph, const ls_view *view)
         return graph->index->loss;
     case LS_VIEW_NORM:
         return graph->index->norm;
+    case LS_VIEW_SEQUENCE_GRADIENT:
+    case LS_VIEW_TARGET_COUNTS:
+    case LS_VIEW_LOSS_SUMS:
+    case LS_VIEW_SQUARES:
+        break;
     }
     return -1;
 }

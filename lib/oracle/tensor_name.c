@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lockstep/parallel/tap.h"
+
 /* Reads WORD, digits (no more zeros than needed) and a slash; NULL: it does not begin so. */
 static const char *numbered(const char *text, const char *word, uint64_t most, uint64_t *ret_number)
 {
@@ -25,7 +27,6 @@ static const char *numbered(const char *text, const char *word, uint64_t most, u
 
 ls_tensor_name ls_tensor_name_parse(const char *text)
 {
-    static const char ending[] = ".partial";
     ls_tensor_name name = {false, 0, -1, false, text};
     uint64_t number;
     const char *behind = numbered(name.rest, "step", UINT64_MAX, &number);
@@ -39,9 +40,9 @@ ls_tensor_name ls_tensor_name_parse(const char *text)
         name.micro_batch = (int)number;
         name.rest = behind;
     }
-    const size_t length = strlen(name.rest);
-    name.partial = length >= sizeof ending - 1 &&
-                   strcmp(name.rest + length - (sizeof ending - 1), ending) == 0;
+    const char *ending = strrchr(name.rest, '.');
+    for (int c = LS_CROSSING_NONE + 1; ending && c < LS_CROSSINGS; c++)
+        name.crossing |= strcmp(ending + 1, ls_crossing_name((ls_crossing)c)) == 0;
     return name;
 }
 

@@ -13,8 +13,8 @@ typedef struct ls_tensor_name {
     bool has_step;
     uint64_t step;
     int micro_batch;  /* -1: not said */
-    bool partial;     /* ends in ".partial": what went into a sum over ranks */
-    const char *rest; /* inside the text that was parsed; with partial, still with the ending */
+    bool crossing;    /* ends in ".partial", ".total", ...: what crossed ranks (tap.h) */
+    const char *rest; /* inside the text that was parsed; with such an ending, if it has one */
 } ls_tensor_name;
 
 /* Takes a name apart; what is no prefix is part of `rest`. */

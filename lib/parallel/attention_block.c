@@ -162,6 +162,7 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
     const unsigned char *keys;
     ls_real *scratch, *P;
 
+    ls_look_next(tp, LS_POINT_NORM1, false);
     LS_TRY(ls_gather_tokens(tp, x, tokens, block->D, &x));
     LS_TRY(ls_column_linear_forward(&inside, kept->q, x, block->w_q, block->b_q, tokens, block->D,
                                     &block->heads));
@@ -195,7 +196,7 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
         }
     }
     LS_TRY(ls_look_run(tp, LS_POINT_HEADS, false, query_run(block, &own), kept->o));
-    ls_look_at_sum(tp, LS_POINT_ATTENTION, false);
+    ls_look_next(tp, LS_POINT_ATTENTION, false);
     LS_TRY(ls_row_linear_forward(tp, y, kept->o, block->w_o, block->b_o, tokens, &block->heads,
                                  block->D));
     LS_TRY(ls_look_own(tp, LS_POINT_ATTENTION, false, block->D, y));
@@ -219,12 +220,24 @@ static void put_head(ls_real *wide, const ls_real *packed, size_t rows, size_t w
         memcpy(wide + t * wide_width + j * width, packed + t * width, width * sizeof *packed);
 }
 
-/* Finishes dK_j or dV_j of one shared kv head: T over the group's query heads, some of them on
- * other ranks (rule 12). parts[t]: tokens x kv_width, the gradient through the group's query head
- * t, in the columns of head j. */
+/* Shows what goes into the sum of shared head j, or its total: all tokens x width of the head. */
+static ls_status look_shared(const ls_tensor_parallel *tp, const ls_attention_block *block,
+                             const shard *own, ls_view view, size_t j, const ls_real *values)
+{
+    if (!tp->looking) return LS_OK;
+    const ls_view_run dims[] = {
+        ls_whole_run(tp->looking->batch->S),
+        {block->kv_heads * own->width, (own->kv_first + j) * own->width, own->width}};
+    view.gradient = true;
+    return ls_look_show(tp, view, 2, dims, values, 0);
+}
+
+/* Finishes dK_j or dV_j (`point`) of one shared kv head: T over the group's query heads, some of
+ * them on other ranks (rule 12). parts[t]: tokens x kv_width, the gradient through the group's
+ * query head t, in the columns of head j. */
 static ls_status finish_shared(const ls_tensor_parallel *tp, const ls_attention_block *block,
-                               const shard *own, size_t j, size_t rows, ls_real *const *parts,
-                               ls_real *d)
+                               const shard *own, ls_point point, size_t j, size_t rows,
+                               ls_real *const *parts, ls_real *d)
 {
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
@@ -244,11 +257,19 @@ static ls_status finish_shared(const ls_tensor_parallel *tp, const ls_attention_
             take_head(leaves + t * count, parts[nodes[i].lo + t], rows, own->kv_width, j,
                       own->width);
         ls_tree_sum_rows(partials + i * count, leaves, ls_axis_whole(under), count, count);
+        const ls_view part = {.point = point,
+                              .crossing = LS_CROSSING_PARTIAL,
+                              .lo = nodes[i].lo,
+                              .hi = nodes[i].hi,
+                              .leaves = own->group};
+        LS_TRY(look_shared(tp, block, own, part, j, partials + i * count));
     }
     if (ls_faulty(LS_FAULT_KV_NOT_REDUCED))
         ls_fault_own_sum(partials, partials, n_nodes, count);
     else
         LS_TRY(ls_all_reduce_forest(sharers, partials, partials, count, LS_REAL_DTYPE, &forest));
+    const ls_view total = {.point = point, .crossing = LS_CROSSING_TOTAL};
+    LS_TRY(look_shared(tp, block, own, total, j, partials));
     put_head(d, partials, rows, own->kv_width, j, own->width);
 exit:
     ls_arena_release(tp->temporary, mark);
@@ -257,7 +278,8 @@ exit:
 
 /* dK or dV of every kv head held, from the gradients through each query head. */
 static ls_status finish_kv(const ls_tensor_parallel *tp, const ls_attention_block *block,
-                           const shard *own, size_t rows, ls_real *const *parts, ls_real *d)
+                           const shard *own, ls_point point, size_t rows, ls_real *const *parts,
+                           ls_real *d)
 {
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
@@ -272,7 +294,7 @@ static ls_status finish_kv(const ls_tensor_parallel *tp, const ls_attention_bloc
     LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof *sum, (void *)&sum));
     for (size_t j = 0; j < own->kvs; j++) {
         if (block->kv->sharers[j]) {
-            LS_TRY(finish_shared(tp, block, own, j, rows, parts, d));
+            LS_TRY(finish_shared(tp, block, own, point, j, rows, parts, d));
             continue;
         }
         for (size_t t = 0; t < own->group; t++)
@@ -327,8 +349,8 @@ static ls_status core_backward(const ls_tensor_parallel *tp, const ls_attention_
                                          kept->v + kv, scratch));
         }
     }
-    LS_TRY(finish_kv(tp, block, own, rows, dk_parts, dk));
-    LS_TRY(finish_kv(tp, block, own, rows, dv_parts, dv));
+    LS_TRY(finish_kv(tp, block, own, LS_POINT_KEY, rows, dk_parts, dk));
+    LS_TRY(finish_kv(tp, block, own, LS_POINT_VALUE, rows, dv_parts, dv));
     LS_TRY(look_inputs(tp, block, own, true, dq, dk, dv));
     rotary *turn = ls_faulty(LS_FAULT_ROTARY_PAIRS) ? ls_fault_rotary_backward : ls_rotary_backward;
     for (size_t b = 0; block->cos && b < batch->B; b++) {
@@ -361,11 +383,13 @@ ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_att
 
     /* y = o W_o + b_o */
     LS_TRY(ls_look_own(tp, LS_POINT_ATTENTION, true, D, dy));
+    ls_look_next(tp, LS_POINT_ATTENTION, true);
     LS_TRY(ls_row_linear_backward(tp, d_o, block->dw_o, block->db_o, dy, kept->o, block->w_o,
                                   tokens, &block->heads, D));
     LS_TRY(ls_look_run(tp, LS_POINT_HEADS, true, query_run(block, &own), d_o));
     LS_TRY(core_backward(tp, block, &own, dq, dk, dv, d_o, kept, batch));
     /* q, k, v = x W_q + b_q, ... */
+    ls_look_next(tp, LS_POINT_NORM1, false);
     LS_TRY(ls_gather_tokens(tp, x, tokens, D, &x));
     LS_TRY(ls_column_linear_backward(&inside, NULL, block->dw_q, block->db_q, dq, x, block->w_q,
                                      tokens, D, &block->heads));
@@ -382,7 +406,7 @@ ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_att
         {dq, own.q_width, block->w_q, own.q_width, own.width, 1, 0},
         {dk + begin, own.kv_width, block->w_k + begin, own.kv_width, own.width, own.group, phase},
         {dv + begin, own.kv_width, block->w_v + begin, own.kv_width, own.width, own.group, phase}};
-    ls_look_at_sum(tp, LS_POINT_NORM1, true);
+    ls_look_next(tp, LS_POINT_NORM1, true);
     LS_TRY(ls_reduced_product(tp, LS_TRANS, tokens, whole, &block->heads, terms, 3, dx));
 exit:
     ls_arena_release(tp->temporary, mark);

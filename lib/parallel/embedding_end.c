@@ -155,6 +155,8 @@ ls_status ls_embed_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx)
     }
     /* e = (token row + position row) + type row. The tables want whole sequences: rows of positions
      * meet one token of each, and the rows of tokens that a rank has may be read anywhere. */
+    ls_look_next(&stage->tp,
+                 stage->config->embedding_norm ? LS_POINT_EMBEDDING_SUM : LS_POINT_EMBEDDING, true);
     LS_TRY(ls_gather_tokens(&stage->tp, dx, tokens, D, &de));
     if (stage->position) position_gradient(stage, de, tokens);
     LS_TRY(ls_vocab_embedding_backward(&inside, stage->token->grad[0], de, batch->tokens, tokens, D,

@@ -44,6 +44,11 @@ static const ls_real *features_of(const ls_stage *stage, const ls_micro_batch *m
     return masked_token(stage) ? mb->masked.norm.y : mb->xf;
 }
 
+static ls_point point_of_features(const ls_stage *stage)
+{
+    return masked_token(stage) ? LS_POINT_FEATURES : LS_POINT_FINAL_NORM;
+}
+
 ls_status ls_head_keep(const ls_stage *stage, ls_micro_batch *mb)
 {
     ls_status status = LS_OK;
@@ -87,6 +92,7 @@ static ls_status logits(ls_stage *stage, ls_micro_batch *mb)
     const ls_real *features;
 
     /* A column linear whose weight is stored by rows (f forward is the identity, or a gather). */
+    ls_look_next(&stage->tp, point_of_features(stage), false);
     LS_TRY(ls_gather_tokens(&stage->tp, features_of(stage, mb), tokens, D, &features));
     LS_TRY(ls_gemm(stage->tp.engine, LS_NO_TRANS, LS_TRANS, tokens, held, ls_axis_whole(D),
                    features, D, stage->head->value, D, mb->z, width, false));
@@ -199,13 +205,14 @@ static ls_status vocabulary_backward(ls_stage *stage, ls_micro_batch *mb, ls_rea
     LS_TRY(look_logits(stage, mb, true));
     /* z = features E^T + bias: dE = dz^T features over the tokens; dfeatures = sum over all ranks'
      * vocabulary rows of dz E (f backward) */
+    ls_look_next(&stage->tp, point_of_features(stage), false);
     LS_TRY(ls_gather_tokens(&stage->tp, features_of(stage, mb), tokens, D, &features));
     LS_TRY(ls_weight_gradient(&stage->tp, stage->head->grad[stage->head_use], NULL, mb->z, held,
                               features, ls_axis_whole(D), tokens));
     ls_arena_release(stage->temporary, mark);
     if (stage->vocab_bias) bias_gradient(stage, mb->z, tokens);
     ls_gemm_term term = {mb->z, width, stage->head->value, D, held.granule, 1, 0};
-    ls_look_at_sum(&stage->tp, masked_token(stage) ? LS_POINT_FEATURES : LS_POINT_FINAL_NORM, true);
+    ls_look_next(&stage->tp, point_of_features(stage), true);
     LS_TRY(ls_reduced_product(&stage->tp, LS_NO_TRANS, tokens, ls_axis_whole(D), &stage->cuts.vocab,
                               &term, 1, dx));
 exit:

@@ -2,7 +2,7 @@
  * code that it stands in.
  *
  * Without a tap tp->looking is NULL and a call is one comparison. What a recomputed forward pass
- * makes has been seen before: the stage takes `looking` away meanwhile. */
+ * makes has been seen before; of it only what crosses ranks is shown. */
 #ifndef LS_PARALLEL_LOOK_H
 #define LS_PARALLEL_LOOK_H
 
@@ -18,8 +18,9 @@ typedef struct ls_looking {
     const ls_batch *batch; /* the micro-batch                                              */
     size_t sequences;      /* of the global batch                                          */
     int layer;             /* number in the whole model; -1: none                          */
-    ls_point sum;          /* what the next reduced product makes; LS_POINTS: nothing shown */
-    bool sum_gradient;
+    ls_point next;         /* what crosses ranks next; LS_POINTS: nothing that is shown    */
+    bool next_gradient;
+    bool again; /* a forward pass is computed again */
 } ls_looking;
 
 static inline ls_view_run ls_whole_run(size_t count)
@@ -33,12 +34,13 @@ static inline void ls_look_in_layer(const ls_tensor_parallel *tp, int layer)
     if (tp->looking) tp->looking->layer = layer;
 }
 
-/* Names the sum that the next ls_reduced_product makes, so that it shows what goes into it. */
-static inline void ls_look_at_sum(const ls_tensor_parallel *tp, ls_point point, bool gradient)
+/* Names what crosses ranks next: the sum that the next ls_reduced_product makes, or the tensor that
+ * the next ls_gather_tokens gathers. */
+static inline void ls_look_next(const ls_tensor_parallel *tp, ls_point point, bool gradient)
 {
     if (!tp->looking) return;
-    tp->looking->sum = point;
-    tp->looking->sum_gradient = gradient;
+    tp->looking->next = point;
+    tp->looking->next_gradient = gradient;
 }
 
 /* The call behind those below. dims: n, behind the sequences of the micro-batch; stride: from row
@@ -100,8 +102,27 @@ static inline ls_status ls_look_head(const ls_tensor_parallel *tp, ls_point poin
     return tp->looking ? ls_look_at_head(tp, point, gradient, b, heads, head, values) : LS_OK;
 }
 
+/* values cross ranks: `view` says what and how. Dimensions as for ls_look_dims, values with
+ * `stride` from row to row (0: as long as the row). */
+static inline ls_status ls_look_crossing(const ls_tensor_parallel *tp, ls_view view, int n,
+                                         const ls_view_run *dims, const void *values, size_t stride)
+{
+    return tp->looking ? ls_look_show(tp, view, n, dims, values, stride) : LS_OK;
+}
+
+/* The same for a value per token, all tokens. */
+ls_status ls_look_per_token(const ls_tensor_parallel *tp, ls_view view,
+                            const void *values) LS_MUST_USE;
+
+/* What ls_look_next named, own tokens or all x width; the second of two is the last that is shown
+ * under the name. Nothing when none was named. */
+ls_status ls_look_at_own_crossing(const ls_tensor_parallel *tp, ls_crossing crossing, size_t width,
+                                  const void *values) LS_MUST_USE;
+ls_status ls_look_at_all_crossing(const ls_tensor_parallel *tp, ls_crossing crossing, size_t width,
+                                  const void *values) LS_MUST_USE;
+
 /* partials: for each node of a tree of `leaves` granules all tokens x width: what goes into the sum
- * that was named last; nothing when none was. */
+ * that was named last; nothing when none was. What comes out is ls_look_total's. */
 ls_status ls_look_at_partials(const ls_tensor_parallel *tp, size_t leaves, const ls_node *nodes,
                               size_t n_nodes, size_t width, const void *partials) LS_MUST_USE;
 
@@ -110,6 +131,12 @@ static inline ls_status ls_look_partials(const ls_tensor_parallel *tp, size_t le
                                          const void *partials)
 {
     return tp->looking ? ls_look_at_partials(tp, leaves, nodes, n_nodes, width, partials) : LS_OK;
+}
+
+/* Own tokens x width. */
+static inline ls_status ls_look_total(const ls_tensor_parallel *tp, size_t width, const void *total)
+{
+    return tp->looking ? ls_look_at_own_crossing(tp, LS_CROSSING_TOTAL, width, total) : LS_OK;
 }
 
 #endif

@@ -27,6 +27,7 @@ ls_status ls_masked_head_forward(const ls_tensor_parallel *tp, const ls_masked_h
 {
     ls_status status = LS_OK;
     size_t n = ls_axis_extent(ls_own_tokens(tp, tokens));
+    ls_look_next(tp, LS_POINT_FINAL_NORM, false);
     LS_TRY(ls_replicated_forward(tp, &head->dense, kept->t, xf, tokens));
     ls_gelu_erf_forward(kept->u, kept->t, n * head->dense.out);
     ls_norm_forward(&head->norm, &kept->norm, kept->u, n);
@@ -49,6 +50,7 @@ ls_status ls_masked_head_backward(const ls_tensor_parallel *tp, const ls_masked_
     LS_TRY(ls_look_own(tp, LS_POINT_MASKED_ACTIVATION, true, D, dx));
     ls_gelu_erf_backward(dx, dx, kept->t, n * D);
     LS_TRY(ls_look_own(tp, LS_POINT_MASKED_DENSE, true, D, dx));
+    ls_look_next(tp, LS_POINT_MASKED_DENSE, true);
     LS_TRY(ls_replicated_backward(tp, &head->dense, dx, dx, xf, tokens));
 exit:
     return status;

@@ -28,6 +28,22 @@ exit:
     return status;
 }
 
+/* Shows what goes into a gather of columns, own ones, or what comes out. */
+static ls_status look_columns(const ls_tensor_parallel *tp, ls_point point, const ls_cut *cut,
+                              bool own, const ls_real *values)
+{
+    if (!tp->looking) return LS_OK;
+    const size_t member = (size_t)ls_group_rank(tp->group), whole = ls_axis_extent(cut->whole);
+    const ls_view_run columns = {whole, cut->bounds[member] * cut->whole.granule,
+                                 ls_axis_extent(ls_cut_held(cut, (int)member))};
+    const ls_view_run dims[] = {ls_whole_run(tp->looking->batch->S),
+                                own ? columns : ls_whole_run(whole)};
+    const ls_view view = {.point = point,
+                          .gradient = true,
+                          .crossing = own ? LS_CROSSING_SHARE : LS_CROSSING_GATHERED};
+    return ls_look_show(tp, view, 2, dims, values, 0);
+}
+
 /* up = g(x_r W_up,r) + b_up, whole on every member: the extra all-reduce. u_r = gelu(own columns of
  * up). */
 ls_status ls_mlp_row_first_forward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *y,
@@ -47,7 +63,7 @@ ls_status ls_mlp_row_first_forward(const ls_tensor_parallel *tp, const ls_mlp *m
      * openblas engine is one granule wide, and here it must be the one that the serial model makes.
      */
     ls_gemm_term term = {x_r, D_r, mlp->w_up, F, mlp->model.whole.granule, 1, 0};
-    ls_look_at_sum(tp, LS_POINT_UP, false);
+    ls_look_next(tp, LS_POINT_UP, false);
     LS_TRY(ls_reduced_product(tp, LS_NO_TRANS, tokens, mlp->ff.whole, &mlp->model, &term, 1,
                               kept->up));
     if (mlp->b_up) ls_add_bias(kept->up, mlp->b_up, rows, F, F);
@@ -58,7 +74,7 @@ ls_status ls_mlp_row_first_forward(const ls_tensor_parallel *tp, const ls_mlp *m
     else
         ls_gelu_erf_forward(kept->u, kept->u, rows * F_r);
     LS_TRY(ls_look_cut(tp, LS_POINT_ACTIVATION, false, &mlp->ff, kept->u));
-    ls_look_at_sum(tp, LS_POINT_MLP, false);
+    ls_look_next(tp, LS_POINT_MLP, false);
     LS_TRY(
         ls_row_linear_forward(tp, y, kept->u, mlp->w_down, mlp->b_down, tokens, &mlp->ff, mlp->D));
     LS_TRY(ls_look_own(tp, LS_POINT_MLP, false, mlp->D, y));
@@ -90,6 +106,7 @@ ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *
 
     /* y = sum of u_r W_down,r + b_down; u_r = gelu(own columns of up) */
     LS_TRY(ls_look_own(tp, LS_POINT_MLP, true, mlp->D, dy));
+    ls_look_next(tp, LS_POINT_MLP, true);
     LS_TRY(ls_row_linear_backward(tp, du_r, mlp->dw_down, mlp->db_down, dy, kept->u, mlp->w_down,
                                   tokens, &mlp->ff, mlp->D));
     LS_TRY(ls_look_cut(tp, LS_POINT_ACTIVATION, true, &mlp->ff, du_r));
@@ -99,7 +116,9 @@ ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *
     else
         ls_gelu_erf_backward(du_r, du_r, up_r, rows * F_r);
     /* up was needed whole, and so is its gradient: W_up,r meets every column of it */
+    LS_TRY(look_columns(tp, LS_POINT_UP, &mlp->ff, true, du_r));
     LS_TRY(ls_all_gather_columns(tp->group, dup, du_r, rows, ff_starts, LS_REAL_DTYPE));
+    LS_TRY(look_columns(tp, LS_POINT_UP, &mlp->ff, false, dup));
     LS_TRY(ls_look_run(tp, LS_POINT_UP, true, (ls_view_run){F, 0, F}, dup));
 
     /* up = sum of x_r W_up,r + b_up */
@@ -108,7 +127,9 @@ ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *
                               tokens));
     LS_TRY(ls_gemm(tp->engine, LS_NO_TRANS, LS_TRANS, tokens, model_held, mlp->ff.whole, dup, F,
                    mlp->w_up, F, dx_r, D_r, false));
+    LS_TRY(look_columns(tp, LS_POINT_NORM2, &mlp->model, true, dx_r));
     LS_TRY(ls_all_gather_columns(tp->group, dx, dx_r, rows, model_starts, LS_REAL_DTYPE));
+    LS_TRY(look_columns(tp, LS_POINT_NORM2, &mlp->model, false, dx));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;

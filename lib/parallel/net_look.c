@@ -38,8 +38,11 @@ ls_status ls_net_show_block(const ls_sharded_net *net, size_t number, bool gradi
 ls_status ls_net_show_partial(const ls_sharded_net *net, size_t number, const ls_image_box *box,
                               ls_node node, size_t leaves, const ls_real *values)
 {
-    ls_view view = {
-        .gradient = true, .partial = true, .lo = node.lo, .hi = node.hi, .leaves = leaves};
+    ls_view view = {.gradient = true,
+                    .crossing = LS_CROSSING_PARTIAL,
+                    .lo = node.lo,
+                    .hi = node.hi,
+                    .leaves = leaves};
     if (net->setup.tap == NULL || ls_image_box_is_empty(box)) return LS_OK;
     fill_dims(net, number, box, &view);
     return show(net, number, &view, values);

@@ -17,6 +17,9 @@ void ls_norm_bind(ls_norm *norm, const ls_store *store, ls_role scale, ls_role s
     norm->dscale = scale_slot->grad[0];
     norm->shift = shift_slot ? shift_slot->value : NULL;
     norm->dshift = shift_slot ? shift_slot->grad[0] : NULL;
+    norm->table = store->table;
+    norm->scale_place = ls_param_find(store->table, scale, layer);
+    norm->shift_place = ls_param_find(store->table, shift, layer);
 }
 
 ls_status ls_norm_keep_beside(const ls_norm *norm, ls_real *y, size_t n, ls_arena *arena,
@@ -87,8 +90,9 @@ static void whole_parameters(const ls_tensor_parallel *tp, const ls_norm *norm,
 static void own_parameters(const ls_norm *norm, const ls_norm_kept *kept, const ls_real *dy,
                            const ls_real *x, size_t own, ls_token_sums *sums)
 {
-    size_t scale = ls_token_sums_add(sums, norm->dscale);
-    size_t shift = norm->dshift ? ls_token_sums_add(sums, norm->dshift) : 0;
+    size_t scale = ls_token_sums_add(sums, norm->dscale, norm->table, norm->scale_place);
+    size_t shift =
+        norm->dshift ? ls_token_sums_add(sums, norm->dshift, norm->table, norm->shift_place) : 0;
     for (size_t j = 0; j < sums->n_nodes; j++)
         for (size_t b = 0; b < sums->tokens.granules; b++)
             parameters(norm, kept, ls_token_sums_part(sums, scale, j, b),

@@ -17,6 +17,8 @@ typedef struct ls_norm {
     size_t D;
     const ls_real *scale, *shift;
     ls_real *dscale, *dshift;
+    const ls_param_table *table;
+    size_t scale_place, shift_place; /* in it */
 } ls_norm;
 
 /* Its output and what its backward pass needs: n x D, n, n. */

@@ -68,8 +68,13 @@ static ls_status bring_first(const ls_tensor_parallel *tp, ls_real *first, const
     size_t width = ls_own_share(tp, batch->S).count * D;
     for (size_t b = 0; has_first(tp) && b < batch->B; b++)
         memcpy(first + b * D, xf + b * width, D * sizeof *first);
-    if (tp->sequence_parallel)
-        LS_TRY(ls_broadcast(tp->group, first, batch->B * D, LS_REAL_DTYPE, RANK_OF_FIRST));
+    if (!tp->sequence_parallel) goto exit;
+    ls_view view = {.point = LS_POINT_FIRST_TOKEN, .crossing = LS_CROSSING_SHARE};
+    const ls_view_run dims[] = {ls_whole_run(D)};
+    if (has_first(tp)) LS_TRY(ls_look_crossing(tp, view, 1, dims, first, 0));
+    LS_TRY(ls_broadcast(tp->group, first, batch->B * D, LS_REAL_DTYPE, RANK_OF_FIRST));
+    view.crossing = LS_CROSSING_GATHERED;
+    LS_TRY(ls_look_crossing(tp, view, 1, dims, first, 0));
 exit:
     return status;
 }

@@ -52,6 +52,7 @@ ls_status ls_reduced_product(const ls_tensor_parallel *tp, ls_trans tb, ls_axis 
     LS_TRY(ls_sum_to_own_tokens(tp, c, partials, m, ls_axis_extent(n), &forest));
     if (ls_faulty_any())
         ls_fault_reduction(tp, tb == LS_NO_TRANS, c, partials, n_nodes, m, ls_axis_extent(n));
+    LS_TRY(ls_look_total(tp, ls_axis_extent(n), c));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;

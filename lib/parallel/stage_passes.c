@@ -73,7 +73,7 @@ static void look_on(ls_stage *stage, const ls_micro_batch *mb)
                                   .batch = &mb->batch,
                                   .sequences = stage->sum ? stage->sum->leaves : mb->batch.B,
                                   .layer = -1,
-                                  .sum = LS_POINTS};
+                                  .next = LS_POINTS};
     stage->tp.looking = &stage->looking;
 }
 
@@ -201,7 +201,8 @@ static ls_status backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, ls_v
             LS_TRY(ls_layer_keep(&stage->tp, layer, mb->B, mb->S, mb->kept, &mb->layers[l]));
             mb->layers[l].x = x;
             LS_TRY(take(stage, mb, mb->kept, &y));
-            stage->tp.looking = NULL; /* seen before */
+            stage->looking.again = true;
+            ls_look_in_layer(&stage->tp, (int)layer->number);
             LS_TRY(ls_layer_forward(&stage->tp, layer, &mb->layers[l], y, &batch));
             look_on(stage, mb);
         }
@@ -266,7 +267,8 @@ ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *mb, const ls_real *
         zero_gradients(stage);
         memset(d, 0, count * sizeof *d);
     } else {
-        stage->tp.looking = NULL; /* what is computed again has been seen */
+        look_on(stage, mb);
+        stage->looking.again = true;
         if (stage->setup.recompute == LS_RECOMPUTE_STAGE)
             LS_TRY(forward(stage, mb, true, mb->kept));
         look_on(stage, mb);

@@ -24,7 +24,7 @@ struct ls_stage {
     ls_arena *lasting; /* cuts, tables, groups: as long as the stage */
     ls_arena *temporary;
     ls_tensor_parallel tp;
-    ls_looking looking; /* with setup.tap: tp.looking, but for what is computed again */
+    ls_looking looking; /* with setup.tap: tp.looking */
     ls_cuts cuts;
     ls_kv_sharing kv;
     ls_real *cos, *sin; /* rotary tables, or NULL */

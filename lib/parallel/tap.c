@@ -33,6 +33,11 @@ const char *ls_point_name(ls_point point)
         [LS_POINT_POOLED] = "pooled",
         [LS_POINT_ORDER_LOGITS] = "order_logits",
         [LS_POINT_ORDER_LOSS] = "order_loss",
+        [LS_POINT_LARGEST_LOGIT] = "largest_logit",
+        [LS_POINT_SUM_EXP] = "sum_exp",
+        [LS_POINT_TARGET_LOGIT] = "target_logit",
+        [LS_POINT_SUM_LOGITS] = "sum_logits",
+        [LS_POINT_FIRST_TOKEN] = "first_token",
         [LS_POINT_OUTPUT] = "output",
         [LS_POINT_BATCH_MEAN] = "batch_mean",
         [LS_POINT_BATCH_RSTD] = "batch_rstd",
@@ -41,11 +46,24 @@ const char *ls_point_name(ls_point point)
     return (unsigned)point < LS_POINTS ? names[point] : "no point";
 }
 
+const char *ls_crossing_name(ls_crossing crossing)
+{
+    static const char *const names[LS_CROSSINGS] = {
+        [LS_CROSSING_NONE] = "none",         [LS_CROSSING_PARTIAL] = "partial",
+        [LS_CROSSING_TOTAL] = "total",       [LS_CROSSING_SHARE] = "share",
+        [LS_CROSSING_GATHERED] = "gathered", [LS_CROSSING_SENT] = "sent",
+        [LS_CROSSING_RECEIVED] = "received",
+    };
+    return (unsigned)crossing < LS_CROSSINGS ? names[crossing] : "no crossing";
+}
+
 ls_status ls_look_show(const ls_tensor_parallel *tp, ls_view view, int n, const ls_view_run *dims,
                        const void *values, size_t stride)
 {
     const ls_looking *looking = tp->looking;
-    view.param = view.use = -1;
+    if (looking->again && view.crossing == LS_CROSSING_NONE) return LS_OK;
+    if (view.kind == LS_VIEW_POINT) view.param = -1;
+    view.use = -1;
     view.layer = looking->layer;
     view.step = looking->batch->step;
     view.dtype = looking->dtype;
@@ -87,19 +105,58 @@ ls_status ls_look_at_head(const ls_tensor_parallel *tp, ls_point point, bool gra
     return ls_look_show(tp, view, 3, dims, values, 0);
 }
 
+ls_status ls_look_per_token(const ls_tensor_parallel *tp, ls_view view, const void *values)
+{
+    if (!tp->looking) return LS_OK;
+    const ls_view_run tokens = ls_whole_run(tp->looking->batch->S);
+    return ls_look_show(tp, view, 1, &tokens, values, 0);
+}
+
+/* ---- what was named ---- */
+
+static ls_view next_view(const ls_looking *looking, ls_crossing crossing)
+{
+    return (ls_view){
+        .point = looking->next, .gradient = looking->next_gradient, .crossing = crossing};
+}
+
+static ls_status show_next(const ls_tensor_parallel *tp, ls_crossing crossing, ls_view_run tokens,
+                           size_t width, const void *values)
+{
+    ls_looking *looking = tp->looking;
+    const ls_view_run dims[] = {tokens, ls_whole_run(width)};
+    const ls_view view = next_view(looking, crossing);
+    if (looking->next == LS_POINTS) return LS_OK;
+    /* What comes out is the end of it. */
+    if (crossing != LS_CROSSING_SHARE) looking->next = LS_POINTS;
+    return ls_look_show(tp, view, 2, dims, values, 0);
+}
+
+ls_status ls_look_at_own_crossing(const ls_tensor_parallel *tp, ls_crossing crossing, size_t width,
+                                  const void *values)
+{
+    const size_t S = tp->looking->batch->S;
+    const ls_share own = ls_own_share(tp, S);
+    return show_next(tp, crossing, (ls_view_run){S, own.first, own.count}, width, values);
+}
+
+ls_status ls_look_at_all_crossing(const ls_tensor_parallel *tp, ls_crossing crossing, size_t width,
+                                  const void *values)
+{
+    return show_next(tp, crossing, ls_whole_run(tp->looking->batch->S), width, values);
+}
+
 ls_status ls_look_at_partials(const ls_tensor_parallel *tp, size_t leaves, const ls_node *nodes,
                               size_t n_nodes, size_t width, const void *partials)
 {
     ls_status status = LS_OK;
-    ls_looking *looking = tp->looking;
+    const ls_looking *looking = tp->looking;
     const ls_batch *batch = looking->batch;
     const ls_view_run dims[] = {ls_whole_run(batch->S), ls_whole_run(width)};
-    ls_view view = {.point = looking->sum, .gradient = looking->sum_gradient};
+    ls_view view = next_view(looking, LS_CROSSING_PARTIAL);
     size_t bytes = batch->B * batch->S * width * ls_dtype_bytes(looking->dtype);
 
-    if (looking->sum == LS_POINTS) return LS_OK;
-    looking->sum = LS_POINTS; /* it is this one alone */
-    view.partial = true;
+    if (looking->next == LS_POINTS) return LS_OK;
     view.leaves = leaves;
     for (size_t j = 0; j < n_nodes; j++) {
         view.lo = nodes[j].lo;

@@ -1,6 +1,7 @@
 #include "parallel/token_sums.h"
 
 #include "parallel/fault_parts.h"
+#include "parallel/look.h"
 
 ls_status ls_token_sums_open(ls_token_sums *ret_sums, const ls_tensor_parallel *tp, ls_axis tokens,
                              size_t D, size_t vectors)
@@ -29,8 +30,11 @@ exit:
     return status;
 }
 
-size_t ls_token_sums_add(ls_token_sums *sums, ls_real *target)
+size_t ls_token_sums_add(ls_token_sums *sums, ls_real *target, const ls_param_table *table,
+                         size_t place)
 {
+    sums->table = table;
+    sums->places[sums->added] = place;
     sums->targets[sums->added] = target;
     return sums->added++;
 }
@@ -53,6 +57,32 @@ static void sum_sequences(const ls_token_sums *sums, const ls_real *per_sequence
         }
 }
 
+/* Shows every vector of values [B][vectors][D], the node `nodes[j]` or the totals (n_nodes). */
+static ls_status look(const ls_token_sums *sums, size_t j, const ls_real *values)
+{
+    ls_status status = LS_OK;
+    const bool total = j == sums->n_nodes;
+    const size_t own = ls_own_share(sums->tp, sums->tokens.granule).first;
+    const ls_view_run width = ls_whole_run(sums->D);
+    for (size_t v = 0; sums->tp->looking && v < sums->added; v++) {
+        ls_view view = {.kind = LS_VIEW_SEQUENCE_GRADIENT,
+                        .param = (int)sums->places[v],
+                        .name = sums->table->params[sums->places[v]].name,
+                        .point = LS_POINTS,
+                        .gradient = true,
+                        .crossing = total ? LS_CROSSING_TOTAL : LS_CROSSING_PARTIAL};
+        if (!total) {
+            view.lo = own + sums->nodes[j].lo;
+            view.hi = own + sums->nodes[j].hi;
+            view.leaves = sums->tokens.granule;
+        }
+        LS_TRY(
+            ls_look_show(sums->tp, view, 1, &width, values + v * sums->D, sums->vectors * sums->D));
+    }
+exit:
+    return status;
+}
+
 ls_status ls_token_sums_finish(ls_token_sums *sums)
 {
     ls_status status = LS_OK;
@@ -71,10 +101,12 @@ ls_status ls_token_sums_finish(ls_token_sums *sums)
     ls_share_bounds(forest.leaves, members, bounds);
     forest.bounds = bounds;
     LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof *per_sequence, (void *)&per_sequence));
+    for (size_t j = 0; j < sums->n_nodes; j++) LS_TRY(look(sums, j, sums->partials + j * count));
     LS_TRY(ls_all_reduce_forest(tp->group, per_sequence, sums->partials, count, LS_REAL_DTYPE,
                                 &forest));
     if (ls_faulty(LS_FAULT_NORM_NOT_REDUCED))
         ls_fault_own_sum(per_sequence, sums->partials, sums->n_nodes, count);
+    LS_TRY(look(sums, sums->n_nodes, per_sequence));
     sum_sequences(sums, per_sequence);
 exit:
     ls_arena_release(tp->temporary, mark);

@@ -13,6 +13,7 @@
 #ifndef LS_PARALLEL_TOKEN_SUMS_H
 #define LS_PARALLEL_TOKEN_SUMS_H
 
+#include "lockstep/model/param_table.h"
 #include "lockstep/parallel/sequence_parallel.h"
 
 enum { LS_TOKEN_SUMS_MAX = 8 };
@@ -24,6 +25,8 @@ typedef struct ls_token_sums {
     size_t D;
     size_t vectors, added; /* room for so many; so many are there */
     ls_real *targets[LS_TOKEN_SUMS_MAX];
+    const ls_param_table *table; /* for who looks on: whose gradients these are */
+    size_t places[LS_TOKEN_SUMS_MAX];
     ls_node
         nodes[LS_FOREST_MAX]; /* of a sequence's tokens, in own share: 0 is the first own token */
     size_t n_nodes;
@@ -37,9 +40,11 @@ typedef struct ls_token_sums {
 ls_status ls_token_sums_open(ls_token_sums *ret_sums, const ls_tensor_parallel *tp, ls_axis tokens,
                              size_t D, size_t vectors) LS_MUST_USE;
 
-/* A further sum, to end in `target`, D numbers; its number. The same order on every member. */
+/* A further sum, to end in `target`, D numbers, the gradient of the parameter in `place` of the
+ * table (which may be NULL where nobody looks on); its number. The same order on every member. */
 #define ls_token_sums_add LS_TYPED(ls_token_sums_add)
-size_t ls_token_sums_add(ls_token_sums *sums, ls_real *target);
+size_t ls_token_sums_add(ls_token_sums *sums, ls_real *target, const ls_param_table *table,
+                         size_t place);
 
 /* Where T over the tokens nodes[j].lo .. hi of sequence b is to be written, for sum `vector`: D
  * numbers. Those tokens are rows b S_r + lo .. of an array of own tokens. */

@@ -5,6 +5,7 @@
 #include "lockstep/parallel/placement.h"
 #include "parallel/bring_together.h"
 #include "parallel/fault.h"
+#include "parallel/step_look.h"
 
 void ls_add_uses(ls_store *store)
 {
@@ -16,8 +17,8 @@ void ls_add_uses(ls_store *store)
     }
 }
 
-ls_status ls_shared_squares(ls_group *model, const ls_layout *layout, const ls_store *store,
-                            ls_arena *temporary, double *ret_squares)
+ls_status ls_shared_squares_seen(ls_step_look look, ls_group *model, const ls_layout *layout,
+                                 const ls_store *store, ls_arena *temporary, double *ret_squares)
 {
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(temporary);
@@ -36,12 +37,25 @@ ls_status ls_shared_squares(ls_group *model, const ls_layout *layout, const ls_s
                 (ls_first_holder(table, layout, i, g) != own &&
                  !ls_faulty(LS_FAULT_REPLICAS_COUNTED) && !ls_faulty(LS_FAULT_CLIPPING_PER_RANK)))
                 squares[at] = -0.0;
-    if (!ls_faulty(LS_FAULT_CLIPPING_PER_RANK))
+    if (!ls_faulty(LS_FAULT_CLIPPING_PER_RANK)) {
+        const ls_node leaf = {(size_t)own, (size_t)own + 1};
+        LS_TRY(ls_look_at_step(look, model, LS_VIEW_SQUARES, LS_F64, leaf,
+                               (size_t)ls_group_size(model), n, squares));
         LS_TRY(ls_bring_together(model, squares, squares, n, LS_F64, temporary));
+        LS_TRY(
+            ls_look_at_step(look, model, LS_VIEW_SQUARES, LS_F64, (ls_node){0, 0}, 0, n, squares));
+    }
     *ret_squares = ls_tree_sum_f64(squares, n, 1);
 exit:
     ls_arena_release(temporary, mark);
     return status;
+}
+
+ls_status ls_shared_squares(ls_group *model, const ls_layout *layout, const ls_store *store,
+                            ls_arena *temporary, double *ret_squares)
+{
+    return ls_shared_squares_seen((ls_step_look){NULL, 0}, model, layout, store, temporary,
+                                  ret_squares);
 }
 
 void ls_shard_clip(ls_store *store, double squares, double max_norm)

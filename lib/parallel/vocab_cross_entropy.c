@@ -1,6 +1,7 @@
 #include "lockstep/parallel/vocab_cross_entropy.h"
 
 #include "lockstep/numerics/tree.h"
+#include "parallel/look.h"
 
 static ls_vocab_shard own_shard(const ls_tensor_parallel *tp, const ls_cut *vocab, size_t V)
 {
@@ -11,6 +12,32 @@ static ls_vocab_shard own_shard(const ls_tensor_parallel *tp, const ls_cut *voca
 
 /* The numbers of one token that cross ranks after the maximum; sum_z only with label smoothing. */
 enum { SUM_EXP = 0, TARGET = 1, SUM_Z = 2 };
+
+/* Shows them: [kinds][n]. */
+static ls_status look_numbers(const ls_tensor_parallel *tp, ls_view view, size_t kinds, size_t n,
+                              const ls_real *values)
+{
+    static const ls_point points[] = {[SUM_EXP] = LS_POINT_SUM_EXP,
+                                      [TARGET] = LS_POINT_TARGET_LOGIT,
+                                      [SUM_Z] = LS_POINT_SUM_LOGITS};
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < kinds; i++) {
+        view.point = points[i];
+        LS_TRY(ls_look_per_token(tp, view, values + i * n));
+    }
+exit:
+    return status;
+}
+
+/* What the granules lo .. hi of the vocabulary's G hand in, or (0, 0, 0) what comes out. */
+static ls_view crossing(size_t lo, size_t hi, size_t G)
+{
+    return (ls_view){.point = LS_POINT_LARGEST_LOGIT,
+                     .crossing = G > 0 ? LS_CROSSING_PARTIAL : LS_CROSSING_TOTAL,
+                     .lo = lo,
+                     .hi = hi,
+                     .leaves = G};
+}
 
 ls_status ls_vocab_cross_entropy_forward(const ls_tensor_parallel *tp, ls_real *ret_loss,
                                          ls_real *ret_max, ls_real *ret_sum_exp, const ls_real *z,
@@ -29,7 +56,10 @@ ls_status ls_vocab_cross_entropy_forward(const ls_tensor_parallel *tp, ls_real *
     ls_real *sum_exp, *sum_z = NULL, *target, *partials, *finished;
 
     ls_cross_entropy_max(ret_max, z, n, width, shard);
+    LS_TRY(ls_look_per_token(
+        tp, crossing(shard.first_granule, shard.first_granule + G, forest.leaves), ret_max));
     LS_TRY(ls_all_reduce(tp->group, ret_max, ret_max, n, LS_REAL_DTYPE, LS_REDUCE_MAX));
+    LS_TRY(ls_look_per_token(tp, crossing(0, 0, 0), ret_max));
 
     LS_TRY(ls_arena_alloc(tp->temporary, G * n, sizeof(ls_real), (void *)&sum_exp));
     if (smoothing != 0)
@@ -48,8 +78,11 @@ ls_status ls_vocab_cross_entropy_forward(const ls_tensor_parallel *tp, ls_real *
         if (sum_z) ls_tree_sum_rows(partial + SUM_Z * n, sum_z + lo * n, granules, n, n);
         /* The target's logit is one term; wherever it stands, the others are -0. */
         for (size_t t = 0; t < n; t++) partial[TARGET * n + t] = j == 0 ? target[t] : (ls_real)-0.0;
+        LS_TRY(
+            look_numbers(tp, crossing(nodes[j].lo, nodes[j].hi, forest.leaves), kinds, n, partial));
     }
     LS_TRY(ls_all_reduce_forest(tp->group, finished, partials, count, LS_REAL_DTYPE, &forest));
+    LS_TRY(look_numbers(tp, crossing(0, 0, 0), kinds, n, finished));
 
     for (size_t t = 0; t < n; t++) ret_sum_exp[t] = finished[SUM_EXP * n + t];
     ls_cross_entropy_loss(ret_loss, ret_max, ret_sum_exp, sum_z ? finished + SUM_Z * n : NULL,
@@ -69,6 +102,17 @@ void ls_vocab_cross_entropy_backward(const ls_tensor_parallel *tp, ls_real *dz, 
                               smoothing, factor);
 }
 
+/* Shows logits of the words first .. first + width, of which those from V on are padding. */
+static ls_status look_logits(const ls_tensor_parallel *tp, ls_crossing how, const ls_real *z,
+                             size_t first, size_t width, size_t V)
+{
+    if (!tp->looking) return LS_OK;
+    const size_t end = first + width < V ? first + width : V, from = first < V ? first : V;
+    const ls_view_run dims[] = {ls_whole_run(tp->looking->batch->S), {V, from, end - from}};
+    const ls_view view = {.point = LS_POINT_LOGITS, .crossing = how};
+    return ls_look_show(tp, view, 2, dims, z, width);
+}
+
 ls_status ls_gathered_cross_entropy_forward(const ls_tensor_parallel *tp, ls_real *ret_loss,
                                             ls_real *ret_max, ls_real *ret_sum_exp,
                                             const ls_real *z, const int32_t *targets, size_t n,
@@ -85,7 +129,10 @@ ls_status ls_gathered_cross_entropy_forward(const ls_tensor_parallel *tp, ls_rea
     LS_TRY(ls_arena_alloc(tp->temporary, members + 1, sizeof *starts, (void *)&starts));
     for (size_t r = 0; r <= members; r++) starts[r] = vocab->bounds[r] * vocab->whole.granule;
     LS_TRY(ls_arena_alloc(tp->temporary, n * width, sizeof(ls_real), (void *)&logits));
+    size_t own = (size_t)ls_group_rank(tp->group);
+    LS_TRY(look_logits(tp, LS_CROSSING_SHARE, z, starts[own], starts[own + 1] - starts[own], V));
     LS_TRY(ls_all_gather_columns(tp->group, logits, z, n, starts, LS_REAL_DTYPE));
+    LS_TRY(look_logits(tp, LS_CROSSING_GATHERED, logits, 0, width, V));
 
     LS_TRY(ls_arena_alloc(tp->temporary, G * n, sizeof(ls_real), (void *)&sum_exp));
     LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof(ls_real), (void *)&target));

@@ -20,11 +20,12 @@ ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y, c
     LS_TRY(ls_arena_alloc(tp->temporary, n * D, sizeof *part, (void *)&part));
     ls_embedding_forward(part, table, ids, n, D, vocab->bounds[rank] * vocab->whole.granule,
                          ls_axis_extent(ls_cut_held(vocab, (int)rank)));
-    ls_look_at_sum(tp, LS_POINT_EMBEDDING, false);
+    ls_look_next(tp, LS_POINT_EMBEDDING, false);
     LS_TRY(ls_look_partials(tp, (size_t)ls_group_size(tp->group), &own, 1, D, part));
     LS_TRY(ls_one_leaf_each(tp->group, tp->temporary, &one_each));
     LS_TRY(ls_sum_to_own_tokens(tp, y, part, tokens, D, &one_each));
     if (ls_faulty(LS_FAULT_EMBEDDING_NOT_REDUCED)) ls_fault_own_tokens(tp, y, part, 1, tokens, D);
+    LS_TRY(ls_look_total(tp, D, y));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;

@@ -5,7 +5,7 @@
 #include "pipeline/executor_state.h"
 #include "pipeline/gradient_slots.h"
 
-static ls_status chunk_create(ls_executor *e, int c, const size_t *bounds)
+static ls_status chunk_create(ls_executor *e, int c)
 {
     ls_status status = LS_OK;
     const ls_executor_setup *setup = &e->setup;
@@ -13,8 +13,8 @@ static ls_status chunk_create(ls_executor *e, int c, const size_t *bounds)
     own->number = c * setup->layout->pp + ls_group_rank(setup->pp);
     ls_stage_setup stage = {.tp = setup->tp,
                             .engine = setup->engine,
-                            .first_layer = bounds[own->number],
-                            .layers = bounds[own->number + 1] - bounds[own->number],
+                            .first_layer = e->bounds[own->number],
+                            .layers = e->bounds[own->number + 1] - e->bounds[own->number],
                             .embedding = own->number == 0,
                             .head = own->number == e->stages - 1,
                             .gathered_loss = setup->gathered_loss,
@@ -61,7 +61,7 @@ ls_status ls_executor_create(ls_executor **ret_executor, const ls_executor_setup
     ls_executor *e = calloc(1, sizeof *e);
     const ls_config *config = &store->table->config;
     int chunks = setup->layout->virtual_stages;
-    size_t bounds[LS_MAX_STAGES + 1], slots = 1;
+    size_t slots = 1;
     ls_cuts cuts;
 
     if (!e) LS_FAIL(LS_ERR_MEMORY, "no memory for a pipeline rank");
@@ -79,8 +79,8 @@ ls_status ls_executor_create(ls_executor **ret_executor, const ls_executor_setup
     LS_TRY(ls_kv_sharing_create(setup->tp, &cuts.heads, config->kv_heads, e->lasting, &e->kv));
     e->chunks = calloc((size_t)chunks, sizeof *e->chunks);
     if (!e->chunks) LS_FAIL(LS_ERR_MEMORY, "no memory for %d virtual stages", chunks);
-    ls_layout_stage_bounds(setup->layout, config->layers, bounds);
-    for (int c = 0; c < chunks; c++) LS_TRY(chunk_create(e, c, bounds));
+    ls_layout_stage_bounds(setup->layout, config->layers, e->bounds);
+    for (int c = 0; c < chunks; c++) LS_TRY(chunk_create(e, c));
     *ret_executor = e;
     e = NULL;
 exit:

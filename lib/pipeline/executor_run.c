@@ -97,6 +97,7 @@ ls_status ls_executor_run(ls_executor *e, const ls_batch *batch, ls_valid valid,
         LS_FAIL(LS_ERR_INPUT, "%zu sequences from %zu on: this rank has %zu from %zu on", batch->B,
                 batch->first, e->setup.sequences, e->setup.first);
     e->step = batch->step;
+    e->S = batch->S;
     if (!ls_valid_any(valid)) {
         /* The loss is 0 whatever the parameters (rule 15). */
         memset(e->store->gradient_slab, 0,
@@ -127,20 +128,28 @@ exit:
     return status;
 }
 
-/* Shows the gradient of each use of a tied parameter that is made here. */
+/* Shows the gradient of a use of a parameter to whoever looks on. */
+static ls_status show_use(const ls_executor *e, size_t param, int use, ls_crossing crossing)
+{
+    const ls_slot *slot = &e->store->slots[param];
+    const ls_param_look look = {.kind = LS_VIEW_USE_GRADIENT,
+                                .use = use,
+                                .step = e->step,
+                                .dtype = LS_REAL_DTYPE,
+                                .crossing = crossing};
+    if (!e->setup.tap) return LS_OK;
+    return ls_look_at_param(e->setup.tap, ls_group_owner(e->setup.tp), look, e->store->table, param,
+                            slot->shard, slot->grad[use]);
+}
+
+/* Each use of a tied parameter that is made here. */
 static ls_status show_uses(const ls_executor *e)
 {
     ls_status status = LS_OK;
     const ls_param_table *table = e->store->table;
-    for (size_t i = 0; e->setup.tap && i < table->count; i++) {
-        const ls_slot *slot = &e->store->slots[i];
-        for (int use = 0; use < table->params[i].uses && table->params[i].uses > 1; use++) {
-            const ls_param_look look = {LS_VIEW_USE_GRADIENT, use, e->step, LS_REAL_DTYPE};
-            if (slot->made[use])
-                LS_TRY(ls_look_at_param(e->setup.tap, ls_group_owner(e->setup.tp), look, table, i,
-                                        slot->shard, slot->grad[use]));
-        }
-    }
+    for (size_t i = 0; e->setup.tap && i < table->count; i++)
+        for (int use = 0; use < table->params[i].uses && table->params[i].uses > 1; use++)
+            if (e->store->slots[i].made[use]) LS_TRY(show_use(e, i, use, LS_CROSSING_NONE));
 exit:
     return status;
 }
@@ -163,8 +172,10 @@ ls_status ls_executor_finish(ls_executor *e)
         if (!table->params[i].also_last || !slot->value) continue;
         int peer = own == 0 ? last : 0, made = own == 0 ? 0 : 1;
         size_t count = slot->rows * slot->cols;
+        LS_TRY(show_use(e, i, made, LS_CROSSING_SENT));
         LS_TRY(ls_send_receive(e->setup.pp, peer, TAG, slot->grad[made], count, peer, TAG,
                                slot->grad[1 - made], count, LS_REAL_DTYPE));
+        LS_TRY(show_use(e, i, 1 - made, LS_CROSSING_RECEIVED));
         if (ls_faulty(LS_FAULT_TIED_ONE_SIDE) && own == last)
             memset(slot->grad[1 - made], 0, count * sizeof(ls_real));
     }

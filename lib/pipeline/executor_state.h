@@ -35,8 +35,10 @@ struct ls_executor {
     ls_arena *lasting;  /* groups and bounds: as long as the executor */
     ls_arena *incoming; /* a gradient received, for the time of one backward pass */
     ls_kv_sharing kv;
-    int stages;    /* of the model */
-    uint32_t step; /* the last one run */
+    int stages;                       /* of the model */
+    uint32_t step;                    /* the last one run */
+    size_t S;                         /* its sequences' tokens */
+    size_t bounds[LS_MAX_STAGES + 1]; /* stage s has the layers bounds[s] .. bounds[s + 1] */
     ls_chunk *chunks;
 };
 

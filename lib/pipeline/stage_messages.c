@@ -37,14 +37,48 @@ ls_flight *ls_flight_of(const ls_executor *e, const ls_chunk *chunk, int micro_b
     return NULL;
 }
 
+/* Shows what goes over a cut: the output of the last layer before it, or the gradient of that; own
+ * tokens. */
+static ls_status look(const ls_executor *e, int cut, int micro_batch, ls_pass pass,
+                      ls_crossing crossing, const ls_real *values)
+{
+    const ls_executor_setup *setup = &e->setup;
+    if (!setup->tap) return LS_OK;
+    const size_t D = e->store->table->config.d_model, before = e->bounds[cut];
+    const ls_share part = ls_own_micro_batch(setup, micro_batch);
+    ls_share own = {0, e->S};
+    if (setup->layout->sp)
+        own = ls_share_of(e->S, (size_t)ls_group_size(setup->tp), (size_t)ls_group_rank(setup->tp));
+    const ls_view view = {.param = -1,
+                          .use = -1,
+                          .point = before > 0 ? LS_POINT_LAYER
+                                              : LS_POINT_EMBEDDED, /* no layers before it */
+                          .gradient = pass == LS_BACKWARD,
+                          .layer = (int)before - 1,
+                          .step = e->step,
+                          .crossing = crossing,
+                          .n_dims = 3,
+                          .dims = {{setup->batch, setup->first + part.first, part.count},
+                                   {e->S, own.first, own.count},
+                                   {D, 0, D}},
+                          .dtype = LS_REAL_DTYPE,
+                          .values = values,
+                          .stride = D};
+    return setup->tap->look(setup->tap->context, ls_group_owner(setup->tp), &view);
+}
+
 ls_status ls_pass_on(ls_executor *e, ls_flight *flight, int stage, ls_pass pass,
                      const ls_real *values, size_t count)
 {
+    ls_status status = LS_OK;
     int to = pass == LS_FORWARD ? stage + 1 : stage - 1, cut = pass == LS_FORWARD ? to : stage;
     flight->output = values;
     if (is_here(e, to)) return LS_OK;
-    return ls_send_begin(e->setup.pp, rank_of(e, to), tag_of(e, cut, flight->micro_batch, pass),
-                         values, count, LS_REAL_DTYPE, &flight->sending);
+    LS_TRY(look(e, cut, flight->micro_batch, pass, LS_CROSSING_SENT, values));
+    LS_TRY(ls_send_begin(e->setup.pp, rank_of(e, to), tag_of(e, cut, flight->micro_batch, pass),
+                         values, count, LS_REAL_DTYPE, &flight->sending));
+exit:
+    return status;
 }
 
 ls_status ls_take_over(ls_executor *e, ls_arena *arena, int stage, int micro_batch, ls_pass pass,
@@ -58,6 +92,7 @@ ls_status ls_take_over(ls_executor *e, ls_arena *arena, int stage, int micro_bat
     if (!is_here(e, from)) {
         LS_TRY(ls_receive(e->setup.pp, rank_of(e, from), tag_of(e, cut, micro_batch, pass), values,
                           count, LS_REAL_DTYPE));
+        LS_TRY(look(e, cut, micro_batch, pass, LS_CROSSING_RECEIVED, values));
     } else {
         ls_flight *made = ls_flight_of(e, &e->chunks[from / e->setup.layout->pp], micro_batch);
         if (!made || !made->output)

@@ -7,7 +7,7 @@
 #include "lockstep/parallel/placement.h"
 #include "lockstep/parallel/update.h"
 #include "parallel/fault_parts.h"
-#include "parallel/look_at_param.h"
+#include "parallel/step_look.h"
 #include "train/checkpoint.h"
 #include "train/gather.h"
 #include "train/rank_model.h"
@@ -63,7 +63,8 @@ exit:
 static ls_status show_held(const trainer *t, uint64_t step, ls_view_kind kind)
 {
     ls_status status = LS_OK;
-    const ls_param_look look = {kind, -1, (uint32_t)step, LS_REAL_DTYPE};
+    const ls_param_look look = {
+        .kind = kind, .use = -1, .step = (uint32_t)step, .dtype = LS_REAL_DTYPE};
     for (size_t i = 0; t->run->tap && i < t->table->count; i++) {
         const ls_slot *slot = &t->store->slots[i];
         if (slot->value && (kind == LS_VIEW_PARAM || !t->table->params[i].state))
@@ -78,8 +79,10 @@ exit:
 static ls_status show_numbers(const trainer *t, uint64_t step, ls_real loss, double norm)
 {
     ls_status status = LS_OK;
-    const ls_param_look a = {LS_VIEW_LOSS, -1, (uint32_t)step, LS_REAL_DTYPE};
-    const ls_param_look b = {LS_VIEW_NORM, -1, (uint32_t)step, LS_F64};
+    const ls_param_look a = {
+        .kind = LS_VIEW_LOSS, .use = -1, .step = (uint32_t)step, .dtype = LS_REAL_DTYPE};
+    const ls_param_look b = {
+        .kind = LS_VIEW_NORM, .use = -1, .step = (uint32_t)step, .dtype = LS_F64};
     if (!t->run->tap) return LS_OK;
     LS_TRY(ls_look_at_number(t->run->tap, t->rank, a, &loss));
     LS_TRY(ls_look_at_number(t->run->tap, t->rank, b, &norm));
@@ -111,7 +114,8 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
     LS_TRY(t->model->operations->check_batch(t->model, &t->batch));
     count(t, -1);
     LS_TRY(t->model->operations->gradients(t->model, &t->batch.batch, &loss));
-    LS_TRY(ls_shared_squares(t->model->holders, &t->run->layout, t->store, t->temporary, &squares));
+    LS_TRY(ls_shared_squares_seen((ls_step_look){t->run->tap, (uint32_t)step}, t->model->holders,
+                                  &t->run->layout, t->store, t->temporary, &squares));
     count(t, +1);
     ls_trace_task(t->rank, "look on", -1, -1, -1); /* no part of the step */
     shown = ls_clock_ns();

@@ -7,6 +7,7 @@
 #include "lockstep/parallel/replicas.h"
 #include "lockstep/pipeline/executor.h"
 #include "parallel/fault_parts.h"
+#include "parallel/step_look.h"
 #include "train/rank_model.h"
 
 typedef struct transformer {
@@ -59,23 +60,43 @@ exit:
     return status;
 }
 
+/* The last stage alone knows the loss. */
+static ls_status broadcast_loss(const transformer *t, uint32_t step, ls_real *loss)
+{
+    ls_status status = LS_OK;
+    const int last = ls_group_size(t->pp) - 1;
+    ls_param_look look = {.kind = LS_VIEW_LOSS,
+                          .use = -1,
+                          .step = step,
+                          .dtype = LS_REAL_DTYPE,
+                          .crossing = LS_CROSSING_SHARE};
+    if (t->run->tap && ls_group_rank(t->pp) == last)
+        LS_TRY(ls_look_at_number(t->run->tap, t->rank, look, loss));
+    LS_TRY(ls_broadcast(t->pp, loss, 1, LS_REAL_DTYPE, last));
+    look.crossing = LS_CROSSING_GATHERED;
+    if (t->run->tap) LS_TRY(ls_look_at_number(t->run->tap, t->rank, look, loss));
+exit:
+    return status;
+}
+
 static ls_status gradients(ls_rank_model *m, const ls_batch *batch, ls_real *ret_loss)
 {
     ls_status status = LS_OK;
     transformer *t = of(m);
     int last = ls_group_size(t->pp) - 1;
+    const ls_step_look look = {t->run->tap, batch->step};
     ls_valid valid;
 
     /* How many targets and labels there are altogether is known before the first backward pass. */
-    LS_TRY(ls_count_valid(t->dp, &t->run->config, batch, &valid));
+    LS_TRY(ls_count_valid_seen(look, t->dp, &t->run->config, batch, &valid));
     LS_TRY(ls_executor_run(t->executor, batch, valid, t->losses));
     ls_trace_task(t->rank, "reduce", (int)batch->step, -1, -1);
-    if (ls_valid_any(valid)) LS_TRY(ls_reduce_gradients(t->dp, t->store, t->cut));
+    if (ls_valid_any(valid)) LS_TRY(ls_reduce_gradients_seen(look, t->dp, t->store, t->cut));
     LS_TRY(ls_executor_finish(t->executor));
     *ret_loss = 0;
     if (ls_valid_any(valid) && ls_group_rank(t->pp) == last)
-        LS_TRY(ls_reduce_loss(t->dp, t->losses, t->cut, valid, ret_loss));
-    if (last > 0) LS_TRY(ls_broadcast(t->pp, ret_loss, 1, LS_REAL_DTYPE, last));
+        LS_TRY(ls_reduce_loss_seen(look, t->dp, t->losses, t->cut, valid, ret_loss));
+    if (last > 0) LS_TRY(broadcast_loss(t, batch->step, ret_loss));
 exit:
     return status;
 }

@@ -37,7 +37,7 @@ static bool has_point(const ls_config *c, ls_point point, bool in_layer, bool gr
     case LS_POINT_FEATURES:
         return masked;
     default:
-        return true;
+        return point < LS_POINT_LARGEST_LOGIT; /* the others cross ranks alone */
     }
 }
 
@@ -211,7 +211,8 @@ static ls_status keep_partials(void *context, ls_rank *rank, const ls_view *view
     partials *p = context;
     size_t n = 1;
     (void)rank;
-    if (!view->partial || view->step > 0) return LS_OK;
+    if (view->crossing != LS_CROSSING_PARTIAL || view->kind != LS_VIEW_POINT || view->step > 0)
+        return LS_OK;
     pthread_mutex_lock(&p->lock);
     p->seen[view->gradient][view->point]++;
     if (view->point != p->point || view->gradient != p->gradient || view->layer != p->layer)

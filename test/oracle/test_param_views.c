@@ -271,7 +271,7 @@ static ls_status look_up(void *context, ls_rank *rank, const ls_view *view)
     finder *f = context;
     (void)rank;
     const int node = ls_graph_find_view(f->graph, view);
-    if (view->partial) return node < 0 ? LS_OK : LS_ERR_INTERNAL;
+    if (view->crossing != LS_CROSSING_NONE) return node < 0 ? LS_OK : LS_ERR_INTERNAL;
     if (node < 0) f->lost++;
     if (node < 0) return LS_OK;
     f->found[node]++;

@@ -169,7 +169,8 @@ static void make_table(settings *s, const command_spec *command)
 
     ADD(FOR_ALL, ls_option_heading("Output"));
     ADD(FOR_DUMP, ls_option_flag("per-rank", &s->per_rank,
-                                 "also what every rank held and handed into sums, a file each"));
+                                 "also what every rank held, and what it handed in and got at "
+                                 "every call that crosses ranks, a file each"));
     ADD(FOR_DUMP, ls_option_flag("trace", &s->calls,
                                  "also every call of a collective and every message, a line each"));
     ADD(FOR_PLAN, ls_option_string("draw", &s->draw, "FILE.svg", "draws the schedule"));

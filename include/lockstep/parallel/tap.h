@@ -1,9 +1,9 @@
 /* tap.h - somebody who looks at the tensors between operations.
  *
  * A tap sees what a rank has at named points of its computation: the output of each operation
- * forward, the gradient of each of those backward, and what a rank hands into a reduction. It looks
- * and does not touch; a run without one pays a comparison per point. All ranks may look at the same
- * time, each from its own thread.
+ * forward, the gradient of each of those backward, and at every call that crosses ranks what the
+ * rank hands in and what it gets. It looks and does not touch; a run without one pays a comparison
+ * per point. All ranks may look at the same time, each from its own thread.
  *
  * What is seen is a block of a logical tensor. Its dimensions, in this order, those that the point
  * has: sequences, tokens, then a last one (model width, heads' width, feed-forward width,
@@ -51,6 +51,12 @@ typedef enum ls_point {
     LS_POINT_POOLED,     /* sentence-order head, per sequence                              */
     LS_POINT_ORDER_LOGITS,
     LS_POINT_ORDER_LOSS,
+    /* Seen where they cross ranks alone: */
+    LS_POINT_LARGEST_LOGIT, /* per token: largest logit,                                      */
+    LS_POINT_SUM_EXP,       /* sum of exp(logit - largest),                                   */
+    LS_POINT_TARGET_LOGIT,  /* logit of the target; -0 where the word is another rank's       */
+    LS_POINT_SUM_LOGITS,    /* sum of the logits (label smoothing)                            */
+    LS_POINT_FIRST_TOKEN,   /* per sequence: what the sentence-order head reads               */
     /* Of a convolutional network; `layer` is the number in the network. */
     LS_POINT_OUTPUT,     /* of a layer, [images][channels][rows][columns]                  */
     LS_POINT_BATCH_MEAN, /* of batch norm, per channel                                     */
@@ -71,8 +77,39 @@ typedef enum ls_view_kind {
     LS_VIEW_CLIPPED,        /* as the optimizer takes it, scaled or not */
     LS_VIEW_PARAM,          /* after the optimizer's step */
     LS_VIEW_LOSS,           /* of the step, as this rank knows it; no dimensions */
-    LS_VIEW_NORM            /* of the gradient, the same; binary64 */
+    LS_VIEW_NORM,           /* of the gradient, the same; binary64 */
+    /* Seen where they cross ranks alone: */
+    LS_VIEW_SEQUENCE_GRADIENT, /* of a norm's parameter, from each sequence by itself: sequences,
+                                  model width. Sequence parallelism cuts the tokens that it is a
+                                  sum over */
+    LS_VIEW_TARGET_COUNTS,     /* how many targets count, and how many sentence-order labels; I64 */
+    LS_VIEW_LOSS_SUMS,         /* sums of the losses of those, before they are divided */
+    LS_VIEW_SQUARES /* sums of the gradient's squares, by parameter and granule; binary64.
+                       -0 where another rank tells */
 } ls_view_kind;
+
+/* Whether what is shown goes into a call that crosses ranks, the next of this rank's, or came out
+ * of its last one.
+ *
+ * With the points: PARTIAL and TOTAL of ATTENTION and MLP before the bias (row-first MLP: of UP
+ * too), of EMBEDDING token rows alone, a leaf per rank; of gradients of KEY and VALUE heads that
+ * several ranks hold, over the query heads of their group; of gradients of what the blocks read, as
+ * NORM1 and NORM2 wherever the norms stand, before what comes beside the block is added; of
+ * gradients of what meets the vocabulary (FINAL_NORM, FEATURES). SHARE and GATHERED, with sequence
+ * parallelism: NORM1, NORM2 and FINAL_NORM, again what blocks and heads read wherever the norms
+ * stand, forward and once more backward; gradients of what they made. SENT and RECEIVED: LAYER,
+ * from stage to stage. */
+typedef enum ls_crossing {
+    LS_CROSSING_NONE = 0,
+    LS_CROSSING_PARTIAL,  /* handed into a reduction, node lo .. hi of its tree of `leaves` leaves;
+                             LARGEST_LOGIT: the largest of those */
+    LS_CROSSING_TOTAL,    /* what the reduction gave this rank                                 */
+    LS_CROSSING_SHARE,    /* handed into a gather, or a broadcast's root's                     */
+    LS_CROSSING_GATHERED, /* what that gave                                                    */
+    LS_CROSSING_SENT,     /* to another stage                                                  */
+    LS_CROSSING_RECEIVED,
+    LS_CROSSINGS
+} ls_crossing;
 
 /* A run of a dimension; whole: extent of the logical dimension. */
 typedef struct ls_view_run {
@@ -89,13 +126,8 @@ typedef struct ls_view {
     bool gradient;    /* of the loss, with respect to what the point gives forward */
     int layer;        /* -1: none */
     uint32_t step;
-    bool partial; /* what goes into the reduction that ends in this point: node lo .. hi of a tree
-                     of `leaves` granules of the axis that is cut. Forward of ATTENTION and MLP,
-                     before the bias (row-first MLP: of UP too), and of EMBEDDING, a leaf per rank,
-                     token rows alone; backward of what meets the vocabulary (FINAL_NORM, FEATURES),
-                     and of NORM1 and NORM2, as which the inputs of attention and MLP go wherever
-                     the norms stand, before what comes beside the block is added */
-    size_t lo, hi, leaves;
+    ls_crossing crossing;
+    size_t lo, hi, leaves; /* with LS_CROSSING_PARTIAL */
     int n_dims;
     ls_view_run dims[LS_VIEW_DIMS]; /* of a point the first: sequences of the global batch */
     ls_dtype dtype;
@@ -111,6 +143,9 @@ typedef struct ls_tap {
 
 /* "embedding", "embedded", "norm1", "query", ... */
 LS_API const char *ls_point_name(ls_point point);
+
+/* "partial", "total", "share", "gathered", "sent", "received". */
+LS_API const char *ls_crossing_name(ls_crossing crossing);
 
 LS_END_DECLS
 
