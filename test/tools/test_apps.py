@@ -212,6 +212,25 @@ CHAPTERS = {
             ("--spatial 5x5 --granules 4x4", r"(?m)^  24   0 x 0   0 x 0 +0 +0 +0 +0 +0 +0 +0$"),
         ],
     },
+    "15_space_and_samples": {
+        "option": "--spatial",
+        "values": ["1x1", "2x1", "1x3", "3x2", "4x4"],
+        "good": ["--dp 16 --spatial 4x3", "--batch 1 --dp 2 --spatial 4x1", "--batch 16 --dp 3",
+                 "--dp 1", "--dp 1 --spatial 1x1 --batch 1", "--dp 7 --batch 5", "--seed 9"],
+        "bad": [("--spatial 5x1", "from 1 to 4, as 2x3"), ("--dp 17", "1 to 16"),
+                ("--batch 0", "1 to 16")],
+        "lessons": [
+            # unequal shares, ranks without an image; a mean of means; a variance in one pass
+            ("", r"(?m)^   7   3 \.\. 5   4 \.\. 9   5 \.\. 10 +50 +-?\d\.\d+ +264 +992 +2$"),
+            ("--dp 7", r"\nall   N = 450, mean (\S+)\n(.*\n)*WRONG .* the 20 means: (?!\1)"),
+            ("--dp 1 --spatial 1x1", r"the 1 means: .* by up to [0-9.]+e-0[67]\n.* up to [0-9.]+e-0[67]\n"),
+            ("", r"each rank by its own pixels: z differs by up to \d\.\de\+00\n"),
+            ("", r"of 10000 \.\. 10003: 0; in two passes 1\.25\n"),
+            # a halo: 2 x 1024 rows of 16 channels and a corner, of x and of dy, none by samples alone
+            ("", r"8  8 x 1 x 1 +1 +134217728 +0 +4032 "),
+            ("", r"32  8 x 2 x 2 +1 +33554432 +65568 +4464 "),
+        ],
+    },
 }
 BAD = [("--ranks 0", "--ranks 0"), ("--ranks -1", "--ranks -1"), ("--ranks x", "--ranks x"),
        ("--ranks 2.5", "whole number"), ("--ranks 99999999999999999999", "whole number"),
