@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/parallel/sharding.h"
+#include "oracle/net_sweep.h"
 
 /* What is dealt out: a way to recompute and a partition; option = 2 * recompute + partition. */
 enum { RECOMPUTES = LS_RECOMPUTE_STAGE + 1, PARTITIONS = 2, OPTIONS = RECOMPUTES * PARTITIONS };
@@ -22,7 +23,8 @@ typedef struct cover {
 
 bool ls_same_grid(const ls_layout *a, const ls_layout *b)
 {
-    return a->dp == b->dp && a->pp == b->pp && a->cp == b->cp && a->tp == b->tp && a->sp == b->sp;
+    return a->dp == b->dp && a->pp == b->pp && a->cp == b->cp && a->tp == b->tp && a->sp == b->sp &&
+           a->down == b->down && a->across == b->across && a->channels == b->channels;
 }
 
 ls_status ls_sweep_add(ls_sweep *sweep, const ls_layout *layout)
@@ -215,7 +217,10 @@ static int compare(const void *left, const void *right)
                            {a->layout->dp, b->layout->dp},
                            {a->layout->pp, b->layout->pp},
                            {a->layout->tp, b->layout->tp},
-                           {a->layout->sp, b->layout->sp}};
+                           {a->layout->sp, b->layout->sp},
+                           {a->layout->down, b->layout->down},
+                           {a->layout->across, b->layout->across},
+                           {a->layout->channels, b->layout->channels}};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (keys[i][0] != keys[i][1]) return keys[i][0] < keys[i][1] ? -1 : 1;
     return a->place < b->place ? -1 : a->place > b->place;
@@ -242,10 +247,10 @@ exit:
     return status;
 }
 
-ls_status ls_sweep_create(ls_sweep *ret_sweep, const ls_config *config, int max_ranks)
+/* Every (dp, pp, tp, sp) with its schedules, and what is dealt out over these. */
+static ls_status fill(ls_sweep *sweep, const ls_config *config, int max_ranks)
 {
     ls_status status = LS_OK;
-    ls_sweep sweep = {NULL, 0, 0};
     size_t room = config->heads;
     cover *c = calloc(1, sizeof *c);
     int *tp = malloc(room * sizeof *tp);
@@ -266,22 +271,32 @@ ls_status ls_sweep_create(ls_sweep *ret_sweep, const ls_config *config, int max_
                         ls_error_clear(); /* not with this model, such as sp */
                         continue;
                     }
-                    LS_TRY(add_grid_point(&sweep, c, layout, config));
+                    LS_TRY(add_grid_point(sweep, c, layout, config));
                 }
             }
         }
     }
+    LS_TRY(add_missing(sweep, c, config->layers));
+exit:
+    free(c);
+    free(tp);
+    return status;
+}
+
+ls_status ls_sweep_create(ls_sweep *ret_sweep, const ls_config *config, int max_ranks)
+{
+    ls_status status = LS_OK;
+    ls_sweep sweep = {NULL, 0, 0};
+    const bool net = config->kind == LS_MODEL_NET;
+    LS_TRY((net ? ls_net_sweep_fill : fill)(&sweep, config, max_ranks));
     if (sweep.count == 0) { /* whatever is wrong with one rank is wrong with all */
         ls_layout one = ls_layout_serial();
         LS_TRY(ls_layout_check(&one, config));
     }
-    LS_TRY(add_missing(&sweep, c, config->layers));
     LS_TRY(put_in_order(&sweep));
     *ret_sweep = sweep;
     sweep.layouts = NULL;
 exit:
-    free(c);
-    free(tp);
     free(sweep.layouts);
     return status;
 }

@@ -16,7 +16,8 @@
  *       layouts is too small for that, the pairs that are missing are added as layouts.
  *
  * The choice is made without chance: the same model, batch and number of ranks give the same list.
- */
+ *
+ * Of a convolutional network: see net_sweep.h. */
 #ifndef LS_ORACLE_SWEEP_H
 #define LS_ORACLE_SWEEP_H
 
@@ -29,7 +30,7 @@ typedef struct ls_sweep {
 } ls_sweep;
 
 /* The sweep of a model (its batch is config->batch): fewest ranks first, layouts of one grid point
- * (dp, pp, tp, sp) together. All are legal (ls_layout_check) and all differ. */
+ * (ls_same_grid) together. All are legal (ls_layout_check) and all differ. */
 ls_status ls_sweep_create(ls_sweep *ret_sweep, const ls_config *config, int max_ranks) LS_MUST_USE;
 
 /* Puts one more layout at the end; a sweep may begin as {NULL, 0, 0}. */
@@ -37,7 +38,7 @@ ls_status ls_sweep_add(ls_sweep *sweep, const ls_layout *layout) LS_MUST_USE;
 
 void ls_sweep_free(ls_sweep *sweep);
 
-/* Whether two layouts are the same grid point: dp, pp, cp, tp, sp. */
+/* Whether two layouts are the same grid point: dp, pp, cp, tp, sp, down, across, channels. */
 bool ls_same_grid(const ls_layout *a, const ls_layout *b);
 
 #endif

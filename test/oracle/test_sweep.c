@@ -159,6 +159,98 @@ START_TEST(pairs)
 }
 END_TEST
 
+/* ---- convolutional networks ---- */
+
+static const model nets[] = {{"alexnet-nano", 0, 8, 8},
+                             {"resnet-nano", 0, 8, 8},
+                             {"resnet-nano", 0, 3, 12},
+                             {"alexnet-nano", 0, 1, 1}};
+enum { NETS = sizeof nets / sizeof nets[0] };
+
+/* Every grid point, each with and without overlap where pixels are cut; two strategies where there
+ * are ranks for them; all legal, none twice. */
+START_TEST(networks)
+{
+    const model *m = &nets[_i];
+    ls_config config;
+    ls_sweep sweep = {NULL, 0, 0};
+    size_t expected = 0, points = 1, with[2][2] = {{0, 0}, {0, 0}};
+    ck_assert_int_eq(ls_config_named(m->name, &config), LS_OK);
+    config.batch = m->batch;
+    ck_assert_msg(ls_sweep_create(&sweep, &config, m->max_ranks) == LS_OK, "%s", ls_error_text());
+    for (int dp = 1; dp <= (int)m->batch; dp++)
+        for (int down = 1; down <= m->max_ranks; down++)
+            for (int across = 1; across <= m->max_ranks; across++)
+                for (int channels = 1; channels <= 4; channels *= 2)
+                    expected += dp * down * across * channels <= m->max_ranks;
+    char(*names)[NAME] = malloc(sweep.count * sizeof *names);
+    for (size_t i = 0; i < sweep.count; i++) {
+        const ls_layout *layout = &sweep.layouts[i];
+        const bool starts = i == 0 || !ls_same_grid(layout - 1, layout);
+        const bool cut = layout->down > 1 || layout->across > 1;
+        ck_assert_msg(ls_layout_check(layout, &config) == LS_OK, "%s", ls_error_text());
+        ck_assert_int_le(ls_layout_ranks(layout), m->max_ranks);
+        if (i > 0) {
+            points += starts;
+            ck_assert_int_le(ls_layout_ranks(layout - 1), ls_layout_ranks(layout));
+        }
+        if (starts) {
+            ck_assert(!layout->overlap && layout->n_strategies == 0);
+            const size_t wanted = (cut ? 2u : 1u) + (ls_layout_ranks(layout) > 1 ? 2u : 0u);
+            ck_assert_uint_ge(sweep.count - i, wanted);
+            ck_assert(ls_same_grid(layout, layout + wanted - 1));
+        }
+        ls_layout_describe(layout, names[i], NAME);
+        for (size_t j = 0; j < i; j++) ck_assert_str_ne(names[i], names[j]);
+        with[layout->overlap][layout->n_strategies > 0]++;
+    }
+    ck_assert_uint_eq(points, expected);
+    if (m->max_ranks > 1) ck_assert_uint_eq(with[0][1], with[1][1]);
+    if (m->max_ranks > 1) ck_assert_uint_eq(with[0][1], points - 1);
+    free(names);
+    ls_sweep_free(&sweep);
+}
+END_TEST
+
+/* Each kind of strategy occurs, with all ranks: samples, rows, columns, channels and one after
+ * another in the middle, sums in a grid of their own, rows and columns swapped, a dense layer by
+ * channels, one pixel. */
+START_TEST(strategies_of_networks)
+{
+    static const struct {
+        int net;
+        const char *text;
+    } wanted[] = {{0, ", layer 8 8x1x1x1"},
+                  {0, ", layer 8 1x8x1x1"},
+                  {0, ", layer 11 1x1x8x1"},
+                  {0, ", layer 8 2x1x1x4"},
+                  {0, ", layer 7 1x4x2x1"},
+                  {0, "spatial 1x2 x channel 4, layer 12 1x2x1x4"},
+                  {0, "layer 8 1x8x1x1, layer 9 8x1x1x1, layer 10 2x2x2x1"},
+                  {0, ", layer 15 2x1x1x4"},
+                  {1, ", layer 13 8x1x1x1"},
+                  {1, ", layer 12 1x1x8x1"},
+                  {1, ", layer 13 2x1x1x4"},
+                  {1, ", layer 14 1x4x2x1"},
+                  {1, "layer 13 1x8x1x1, layer 14 8x1x1x1, layer 15 "},
+                  {1, ", layer 28 1x8x1x1"}};
+    for (size_t w = 0; w < sizeof wanted / sizeof wanted[0]; w++) {
+        ls_config config;
+        ls_sweep sweep = {NULL, 0, 0};
+        size_t found = 0;
+        ck_assert_int_eq(ls_config_named(nets[wanted[w].net].name, &config), LS_OK);
+        ck_assert_int_eq(ls_sweep_create(&sweep, &config, 8), LS_OK);
+        for (size_t i = 0; i < sweep.count; i++) {
+            char name[NAME];
+            ls_layout_describe(&sweep.layouts[i], name, NAME);
+            found += strstr(name, wanted[w].text) != NULL;
+        }
+        ck_assert_msg(found > 0, "%s: %s is missing", config.name, wanted[w].text);
+        ls_sweep_free(&sweep);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sweep");
@@ -167,6 +259,8 @@ int main(void)
     tcase_add_loop_test(tests, every_grid_point, 0, MODELS);
     tcase_add_test(tests, every_schedule);
     tcase_add_loop_test(tests, pairs, 0, MODELS);
+    tcase_add_loop_test(tests, networks, 0, NETS);
+    tcase_add_test(tests, strategies_of_networks);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
