@@ -1,5 +1,5 @@
 /* sharded_net_fixture.h - a network run in a layout beside the serial one: loss, gradients and
- * running statistics of two steps, bit by bit.
+ * running statistics of three steps, bit by bit; the last step is an evaluation.
  *
  * Which part of a parameter a rank holds is worked out here from the grids alone. */
 #ifndef LS_TEST_SHARDED_NET_FIXTURE_H
@@ -11,7 +11,7 @@
 #include "lockstep/serial/serial.h"
 #include "numerics/tree_reference.h"
 
-enum { STEPS = 2 };
+enum { STEPS = 3 };
 
 /* What the serial network gives, and from what. */
 typedef struct net_truth {
@@ -53,7 +53,7 @@ static void draw_batches(net_truth *t)
                                  .labels = t->labels + s * B,
                                  .seed = 17,
                                  .step = 3 + (uint32_t)s,
-                                 .dropout = true};
+                                 .dropout = s + 1 < STEPS};
 }
 
 /* Random weights of the usual size; biases, scales and shifts that are not all alike. */
@@ -209,16 +209,28 @@ exit:
     return status;
 }
 
-/* Runs the network in a layout, given as ls_layout_describe writes it. */
-static void run_layout(const net_truth *truth, const char *layout)
+/* Runs the network in a layout; options may be NULL. */
+static void run_in(const net_truth *truth, const ls_layout *layout, const ls_world_options *options)
 {
-    net_case c = {.truth = truth};
+    net_case c = {.truth = truth, .layout = *layout};
+    char text[LS_LAYOUT_TEXT];
+    ls_layout_describe(layout, text, sizeof text);
     ls_error_clear();
-    ck_assert_msg(ls_layout_parse("layout", layout, &c.layout) == LS_OK, "%s", ls_error_text());
     faults = 0;
-    const ls_status status = ls_world_run(ls_layout_ranks(&c.layout), NULL, run_rank, &c);
-    ck_assert_msg(status == LS_OK, "%s: status %d: %s", layout, (int)status, ls_error_text());
-    ck_assert_msg(faults == 0, "%s: %d faults, first: %s", layout, (int)faults, first_fault);
+    const ls_status status = ls_world_run(ls_layout_ranks(layout), options, run_rank, &c);
+    ck_assert_msg(status == LS_OK, "%s: %s: status %d: %s", truth->config.name, text, (int)status,
+                  ls_error_text());
+    ck_assert_msg(faults == 0, "%s: %s: %d faults, first: %s", truth->config.name, text,
+                  (int)faults, first_fault);
+}
+
+/* A layout as ls_layout_describe writes it. */
+static ls_layout layout_of(const char *text)
+{
+    ls_layout layout;
+    ls_error_clear();
+    ck_assert_msg(ls_layout_parse("layout", text, &layout) == LS_OK, "%s", ls_error_text());
+    return layout;
 }
 
 #endif
