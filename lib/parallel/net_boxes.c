@@ -54,9 +54,11 @@ exit:
     return status;
 }
 
-/* `wanted`, or all of `has` when that is in it: then it is read where it stands. */
-static void widen(ls_image_box *wanted, const ls_image_box *has)
+/* `wanted`, or all of `has` when that is in it: then it is read where it stands. Only for windows:
+ * other kinds take a block that lies like their own. */
+static void widen(const ls_net_layer_state *l, ls_image_box *wanted, const ls_image_box *has)
 {
+    if (!ls_net_has_window(l->layer->kind)) return;
     const ls_image_box common = ls_image_box_common(wanted, has);
     ls_image_box narrow = *has;
     narrow.area = wanted->area;
@@ -145,16 +147,16 @@ static ls_status find_input(ls_sharded_net *net, ls_net_layer_state *l, size_t i
     }
     input->has = boxes->owned[boxes->own];
     input->reads = boxes->wanted[boxes->own];
-    input->takes = ls_net_block(net->net, input->shape, &l->grid, batch, (int)boxes->own);
+    input->takes =
+        ls_net_takes(net->net, &net->shapes, l->number, &l->grid, batch, (int)boxes->own);
     if (input->from == LS_NET_IMAGE) goto exit;
-    /* Others take x for the own block. */
-    if (ls_net_has_window(l->layer->kind)) widen(&boxes->wanted[boxes->own], &input->has);
+    widen(l, &boxes->wanted[boxes->own], &input->has);
     input->reads = boxes->wanted[boxes->own];
     LS_TRY(find_route(boxes, &input->arrive));
     if (overlaps(net, l, input)) input->inner = inner_of(net, l, input);
     for (size_t r = 0; r < boxes->ranks; r++) {
         boxes->wanted[r] = boxes->owned[r];
-        boxes->owned[r] = ls_net_block(net->net, input->shape, &l->grid, batch, (int)r);
+        boxes->owned[r] = ls_net_takes(net->net, &net->shapes, l->number, &l->grid, batch, (int)r);
     }
     LS_TRY(find_route(boxes, &input->leave));
 exit:
@@ -170,7 +172,7 @@ static ls_status find_gradient(ls_sharded_net *net, ls_net_layer_state *l, box_l
         boxes->wanted[r] =
             ls_net_read_by(net->net, &net->shapes, l->number, &l->grid, batch, (int)r);
     }
-    widen(&boxes->wanted[boxes->own], &l->own);
+    widen(l, &boxes->wanted[boxes->own], &l->own);
     l->read_by = boxes->wanted[boxes->own];
     LS_TRY(find_route(boxes, &l->dy_halo));
 exit:

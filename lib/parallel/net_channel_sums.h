@@ -13,36 +13,33 @@
 #include "parallel/net_layer_state.h"
 
 typedef struct ls_net_channel_sums {
-    ls_group *group;              /* who makes parts of the same, by channels ascending      */
-    ls_forest forest;             /* of the granules that they have together                 */
-    ls_node nodes[LS_FOREST_MAX]; /* this rank's */
+    ls_group *group;              /* who makes parts of the same, by channels ascending */
+    ls_forest forest;             /* of the granules that they have together            */
+    ls_node nodes[LS_FOREST_MAX]; /* this rank's                                        */
     size_t n_nodes;
-    size_t first;         /* its first granule                                       */
-    ls_share channels;    /* of the input, that all these need                       */
-    const size_t *starts; /* which of them each gets, counted from channels.first: one more than
-                             members                                                 */
+    size_t first;         /* its first granule                                          */
+    ls_image_box box;     /* of the input, that all these make parts of                 */
+    const size_t *starts; /* which of its channels each gets, counted from the first of them: one
+                             more than members                                          */
 } ls_net_channel_sums;
 
 /* For the `sharers` ranks of l->columns from place `first` on, of which the caller is one, and the
  * input channels that they all read. Every member of l->columns calls it together. *ret_sums: NULL
- * when a rank shares with nobody. Errors: LS_ERR_INPUT (a rank has other channels of the input than
- * its outputs read), LS_ERR_MEMORY, those of ls_group_split. */
+ * when a rank shares with nobody. Errors: LS_ERR_MEMORY, those of ls_group_split. */
 #define ls_net_channel_sums_create LS_TYPED(ls_net_channel_sums_create)
 ls_status ls_net_channel_sums_create(ls_net_channel_sums **ret_sums, ls_sharded_net *net,
                                      const ls_net_layer_state *l, size_t first, size_t sharers,
                                      ls_share channels) LS_MUST_USE;
 
-/* Room for the parts in net->handed: for each node [images][channels][area], images and area those
- * of l->input[0].takes. *ret_box: the block of one. */
+/* Room for the parts in net->handed: the block `box` for each node. */
 #define ls_net_channel_sums_take LS_TYPED(ls_net_channel_sums_take)
-ls_status ls_net_channel_sums_take(ls_sharded_net *net, const ls_net_layer_state *l,
-                                   const ls_net_channel_sums *sums, ls_image_box *ret_box,
+ls_status ls_net_channel_sums_take(ls_sharded_net *net, const ls_net_channel_sums *sums,
                                    ls_real **ret_parts) LS_MUST_USE;
 
 /* dx: the block l->input[0].takes. */
 #define ls_net_channel_sums_finish LS_TYPED(ls_net_channel_sums_finish)
 ls_status ls_net_channel_sums_finish(ls_sharded_net *net, const ls_net_layer_state *l,
-                                     const ls_net_channel_sums *sums, const ls_image_box *box,
-                                     const ls_real *parts, ls_real *dx) LS_MUST_USE;
+                                     const ls_net_channel_sums *sums, const ls_real *parts,
+                                     ls_real *dx) LS_MUST_USE;
 
 #endif

@@ -265,19 +265,18 @@ static ls_status backward_input(ls_sharded_net *net, ls_net_layer_state *l, ls_r
     const conv_state *state = l->lasting;
     const ls_net_channel_sums *sums = state->sums;
     const size_t mark = ls_arena_mark(net->handed);
-    ls_image_box box;
     ls_real *parts = NULL;
     if (sums == NULL) {
         LS_TRY(backward_granules(net, l, dx, &l->input[0].takes, dy, (ls_share){0, 0}));
         goto exit;
     }
-    LS_TRY(ls_net_channel_sums_take(net, l, sums, &box, &parts));
+    LS_TRY(ls_net_channel_sums_take(net, sums, &parts));
     for (size_t j = 0; j < sums->n_nodes; j++) {
         const ls_node node = sums->nodes[j];
-        LS_TRY(backward_granules(net, l, parts + j * ls_image_box_count(&box), &box, dy,
+        LS_TRY(backward_granules(net, l, parts + j * ls_image_box_count(&sums->box), &sums->box, dy,
                                  (ls_share){node.lo - sums->first, node.hi - node.lo}));
     }
-    LS_TRY(ls_net_channel_sums_finish(net, l, sums, &box, parts, dx));
+    LS_TRY(ls_net_channel_sums_finish(net, l, sums, parts, dx));
 exit:
     ls_arena_release(net->handed, mark);
     return status;

@@ -106,7 +106,6 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     const dense_state *state = l->lasting;
     const ls_net_channel_sums *sums = state->sums;
     const size_t mark = ls_arena_mark(net->handed);
-    ls_image_box box;
     ls_real *parts = NULL;
     LS_TRY(backward_weight(net, l));
     if (dx[0] == NULL) goto exit;
@@ -114,13 +113,13 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
         LS_TRY(backward_columns(net, l, dx[0], (ls_share){0, state->out.granules}));
         goto exit;
     }
-    LS_TRY(ls_net_channel_sums_take(net, l, sums, &box, &parts));
+    LS_TRY(ls_net_channel_sums_take(net, sums, &parts));
     for (size_t j = 0; j < sums->n_nodes; j++) {
         const ls_node node = sums->nodes[j];
-        LS_TRY(backward_columns(net, l, parts + j * ls_image_box_count(&box),
+        LS_TRY(backward_columns(net, l, parts + j * ls_image_box_count(&sums->box),
                                 (ls_share){node.lo - sums->first, node.hi - node.lo}));
     }
-    LS_TRY(ls_net_channel_sums_finish(net, l, sums, &box, parts, dx[0]));
+    LS_TRY(ls_net_channel_sums_finish(net, l, sums, parts, dx[0]));
 exit:
     ls_arena_release(net->handed, mark);
     return status;

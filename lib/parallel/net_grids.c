@@ -118,6 +118,35 @@ ls_image_box ls_net_reads(const ls_net *net, const ls_net_shapes *shapes, size_t
     return box_of(box.images, box.channels, box.area);
 }
 
+/* Ranks whose output channels lie in one group share its input channels; a rank with whole groups
+ * has theirs. */
+static ls_share taken_channels(const ls_net_layer *layer, const ls_net_shape *in,
+                               const ls_net_shape *out, const ls_layer_grid *grid, int channel)
+{
+    const size_t each = out->axis.granules / layer->groups; /* of a group, made */
+    const ls_share own = ls_net_channel_granules(out, grid, channel);
+    ls_share granules = {0, 0};
+    if (own.count == 0) return granules;
+    const size_t read = in->axis.granules / layer->groups, group = own.first / each;
+    const size_t sharers = own.count < each ? each / own.count : 1;
+    granules = ls_share_of(read, sharers, own.first % each / own.count % sharers);
+    granules.first += group * read;
+    if (own.count > each) granules.count = own.count / each * read;
+    return (ls_share){granules.first * in->axis.granule, granules.count * in->axis.granule};
+}
+
+ls_image_box ls_net_takes(const ls_net *net, const ls_net_shapes *shapes, size_t l,
+                          const ls_layer_grid *grid, size_t batch, int rank)
+{
+    const ls_net_layer *layer = &net->layers[l];
+    const ls_net_shape *in = ls_net_shape_at(shapes, layer->from);
+    const ls_grid_place at = ls_layer_grid_place(grid, rank);
+    if (layer->kind != LS_NET_CONV) return ls_net_block(net, in, grid, batch, rank);
+    return box_of(ls_share_of(batch, (size_t)grid->samples, (size_t)at.sample),
+                  taken_channels(layer, in, &shapes->layer[l], grid, at.channel),
+                  pixels_at(net, in, grid, at));
+}
+
 ls_image_box ls_net_read_by(const ls_net *net, const ls_net_shapes *shapes, size_t l,
                             const ls_layer_grid *grid, size_t batch, int rank)
 {

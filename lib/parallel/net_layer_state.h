@@ -38,9 +38,10 @@ typedef struct ls_net_input {
     int from; /* layer or LS_NET_IMAGE */
     const ls_net_shape *shape;
     ls_image_box has;    /* the own block of the input in the grid that it is made in       */
-    ls_image_box reads;  /* of the input, to make the own block of the output; of layers with
-                            windows all of `has` when that has it                           */
-    ls_image_box takes;  /* the own block of the input in the layer's grid: dx is made here */
+    ls_image_box reads;  /* of the input, to make the own block of the output; of a window all of
+                            `has` when that has it                                           */
+    ls_image_box takes;  /* where this rank makes dx: ls_net_takes, mostly the own block of the
+                            input in the layer's grid                                       */
     ls_net_route arrive; /* owners' blocks -> reads; none of the image: the batch has it    */
     ls_net_route leave;  /* takes -> owners' blocks, of dx                                  */
     const ls_real *x;    /* the block `reads`, from forward to backward                     */
@@ -62,8 +63,8 @@ typedef struct ls_net_layer_state {
     int n_inputs;
     ls_net_input input[2];
     ls_net_route dy_halo; /* owners' blocks of dy -> read_by                            */
-    ls_image_box read_by; /* the outputs whose gradients dx of `takes` needs; all of `own` when that
-                             has them; empty where nobody wants dx                      */
+    ls_image_box read_by; /* the outputs whose gradients dx of `takes` needs; of a window all of
+                             `own` when that has them; empty where nobody wants dx */
     ls_net_sums *sums;    /* over images and pixels (net_sums.h), of the layer's grid;
                              shared by layers of one grid                               */
     ls_group *columns;    /* members that have the same images and pixels and other channels, by

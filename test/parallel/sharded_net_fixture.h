@@ -225,7 +225,7 @@ static void run_in(const net_truth *truth, const ls_layout *layout, const ls_wor
 }
 
 /* A layout as ls_layout_describe writes it. */
-static ls_layout layout_of(const char *text)
+static inline ls_layout layout_of(const char *text)
 {
     ls_layout layout;
     ls_error_clear();

@@ -60,6 +60,20 @@
     "{\"kind\": \"response_norm\", \"span\": 3, \"alpha\": 0.1, \"beta\": 0.75, \"k\": 1.5},"      \
     "{\"kind\": \"dense\", \"channels\": 4}]}}"
 
+/* Shares of granules of channels that are no nodes of their tree. */
+#define THIRDS                                                                                     \
+    "{\"name\": \"thirds\", \"batch\": 4, \"network\": {\"channels\": 2, \"height\": 5, "          \
+    "\"width\": 4, \"classes\": 6, \"row_granules\": 5, \"column_granules\": 2, "                  \
+    "\"channel_granules\": 6, \"layers\": ["                                                       \
+    "{\"kind\": \"conv\", \"name\": \"a\", \"channels\": 12, \"kernel\": 3, \"padding\": 1},"      \
+    "{\"kind\": \"conv\", \"name\": \"b\", \"channels\": 18, \"kernel\": [3, 2], "                 \
+    "\"padding\": [1, 1, 0, 0]},"                                                                  \
+    "{\"kind\": \"relu\"},"                                                                        \
+    "{\"kind\": \"dense\", \"channels\": 24},"                                                     \
+    "{\"kind\": \"relu\"},"                                                                        \
+    "{\"kind\": \"dense\", \"channels\": 12, \"bias\": false},"                                    \
+    "{\"kind\": \"dense\", \"channels\": 6}]}}"
+
 static const char *const nets[] = {PLAIN, GROUPS, WIDE};
 enum { NETS = sizeof nets / sizeof nets[0] };
 
@@ -121,6 +135,16 @@ START_TEST(channels)
     begin(nets[_i], LS_ENGINE_PORTABLE);
     TRY(layouts, NULL);
     if (_i < 2) TRY(four, NULL);
+    truth_free(&truth);
+}
+END_TEST
+
+START_TEST(thirds_of_channels)
+{
+    static const char *const layouts[] = {"channel 3", "channel 6", "spatial 2x1 x channel 3",
+                                          "dp 2 x channel 3"};
+    begin(THIRDS, LS_ENGINE_PORTABLE);
+    TRY(layouts, NULL);
     truth_free(&truth);
 }
 END_TEST
@@ -192,6 +216,7 @@ int main(void)
     tcase_add_loop_test(all, pixels, 0, NETS);
     tcase_add_loop_test(all, samples, 0, NETS);
     tcase_add_loop_test(all, channels, 0, NETS);
+    tcase_add_test(all, thirds_of_channels);
     tcase_add_loop_test(all, strategies, 0, NETS);
     tcase_add_loop_test(all, openblas, 0, NETS);
     tcase_add_loop_test(all, delays, 0, NETS);

@@ -66,9 +66,15 @@ LS_API ls_image_box ls_net_block(const ls_net *net, const ls_net_shape *shape,
 LS_API ls_image_box ls_net_reads(const ls_net *net, const ls_net_shapes *shapes, size_t l,
                                  const ls_layer_grid *grid, size_t batch, int rank);
 
-/* What a rank reads of the gradient of layer l's output to make that of its own block of input
- * `from` in l's grid: the same images; the pixels of l that read its pixels; l's channels that it
- * has itself, for RESPONSE_NORM those whose windows reach its channels. */
+/* The block of layer l's input (its from or beside) of which a rank makes the gradient: its own
+ * block of the input in l's grid; of a CONV its share, in granules, of the channels of the
+ * convolution groups that its output channels lie in. The blocks of all ranks are the whole. */
+LS_API ls_image_box ls_net_takes(const ls_net *net, const ls_net_shapes *shapes, size_t l,
+                                 const ls_layer_grid *grid, size_t batch, int rank);
+
+/* What a rank reads of the gradient of layer l's output to make that of ls_net_takes: the same
+ * images; the pixels of l that read its pixels; l's channels that it has itself, for RESPONSE_NORM
+ * those whose windows reach its channels. */
 LS_API ls_image_box ls_net_read_by(const ls_net *net, const ls_net_shapes *shapes, size_t l,
                                    const ls_layer_grid *grid, size_t batch, int rank);
 
