@@ -75,7 +75,7 @@ ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine en
     LS_TRY(ls_arena_create(&serial->kept, memory, LS_MEM_ACTIVATIONS));
     LS_TRY(ls_arena_create(&serial->temporary, memory, LS_MEM_TEMPORARY));
     if (serial->config->kind == LS_MODEL_NET)
-        LS_TRY(ls_serial_net_create(&serial->net, &serial->config->net));
+        LS_TRY(ls_serial_net_create(serial));
     else
         LS_TRY(make_transformer(serial));
     serial->kept_mark = ls_arena_mark(serial->kept);

@@ -22,11 +22,13 @@ static const struct {
     [LS_NET_ADD] = {ls_serial_add_forward, ls_serial_add_backward},
 };
 
-ls_status ls_serial_net_create(ls_serial_net **ret_net, const ls_net *net)
+ls_status ls_serial_net_create(ls_serial *serial)
 {
     ls_status status = LS_OK;
+    const ls_net *net = &serial->config->net;
     ls_serial_net *made = calloc(1, sizeof *made);
     if (made == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a serial network");
+    serial->net = made;
     made->net = net;
     ls_net_shapes_of(net, &made->shapes);
     for (size_t l = 0; l < net->count; l++) {
@@ -34,7 +36,7 @@ ls_status ls_serial_net_create(ls_serial_net **ret_net, const ls_net *net)
         made->layer[l].in = ls_net_shape_at(&made->shapes, net->layers[l].from);
         made->layer[l].out = &made->shapes.layer[l];
     }
-    *ret_net = made;
+    LS_TRY(ls_serial_net_list_granules(serial));
 exit:
     return status;
 }

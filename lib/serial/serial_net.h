@@ -27,18 +27,27 @@ typedef struct ls_serial_net_layer {
                     each of the two. NULL: nobody asks */
 } ls_serial_net_layer;
 
+/* A leaf of the tree over an image's granule rectangles: which, and how many additions follow it
+ * when partial sums stand on a stack. */
+typedef struct ls_serial_net_granule {
+    ls_rectangle at; /* in granules */
+    size_t closes;
+} ls_serial_net_granule;
+
 struct ls_serial_net {
     const ls_net *net;
     ls_net_shapes shapes;
+    ls_serial_net_granule *granules; /* the tree of an image, from left to right */
+    size_t n_granules, stack;        /* stack: partial sums at once, at most     */
     ls_axis images;             /* B granules of 1: an image is never cut by rows of a product */
     ls_real *x;                 /* the images of the batch, in the precision of the run        */
     ls_real *largest, *sum_exp; /* B: of each row of logits                                    */
     ls_serial_net_layer layer[LS_NET_LAYERS];
 };
 
-/* ---- serial_net.c: the two passes. ls_serial_net_create's result is given back by free. */
+/* ---- serial_net.c: the two passes. Makes serial->net, which free gives back. */
 #define ls_serial_net_create LS_TYPED(ls_serial_net_create)
-ls_status ls_serial_net_create(ls_serial_net **ret_net, const ls_net *net) LS_MUST_USE;
+ls_status ls_serial_net_create(ls_serial *serial) LS_MUST_USE;
 #define ls_serial_net_forward LS_TYPED(ls_serial_net_forward)
 ls_status ls_serial_net_forward(ls_serial *serial, const ls_batch *batch,
                                 ls_real *ret_loss) LS_MUST_USE;
@@ -106,28 +115,43 @@ ls_status ls_serial_net_loss_forward(const ls_serial *serial, ls_real *ret_loss)
 #define ls_serial_net_loss_backward LS_TYPED(ls_serial_net_loss_backward)
 void ls_serial_net_loss_backward(const ls_serial *serial, ls_real *dlogits);
 
-/* ---- sums over images and pixels: serial_net_sum.c */
+/* ---- sums over images and pixels (rule 9): serial_net_sum.c */
 
-/* What one leaf adds: `pixels` of image `image`. */
-#define ls_serial_net_leaf LS_TYPED(ls_serial_net_leaf)
-typedef ls_status ls_serial_net_leaf(ls_real *value, const void *context, size_t image,
-                                     ls_rectangle pixels);
+/* The value of image number `image`. */
+#define ls_serial_net_image_leaf LS_TYPED(ls_serial_net_image_leaf)
+typedef ls_status ls_serial_net_image_leaf(const ls_serial *serial, ls_real *value,
+                                           const void *context, size_t image);
 
-/* sum = the tree over `images` images (rule 9) and, in each, over the granule rectangles of h x w
- * pixels; rows = columns = 1: an image is one leaf. value and sum: `count` elements. */
-#define ls_serial_net_sum LS_TYPED(ls_serial_net_sum)
-ls_status ls_serial_net_sum(const ls_serial *serial, ls_real *sum, size_t count, ls_pixel_tree tree,
-                            size_t h, size_t w, ls_serial_net_leaf *leaf,
-                            const void *context) LS_MUST_USE;
+/* sum = T over `images` images. value, sum: `count` elements. */
+#define ls_serial_net_sum_images LS_TYPED(ls_serial_net_sum_images)
+ls_status ls_serial_net_sum_images(const ls_serial *serial, ls_real *sum, size_t count,
+                                   size_t images, ls_serial_net_image_leaf *leaf,
+                                   const void *context) LS_MUST_USE;
 
-/* sum[c] = the sum of x over images and pixels. x: B images of `shape`. */
+/* The value of a granule rectangle of an image; -0 when it has no pixels. */
+#define ls_serial_net_pixel_leaf LS_TYPED(ls_serial_net_pixel_leaf)
+typedef void ls_serial_net_pixel_leaf(ls_real *value, const void *context, size_t image,
+                                      ls_rectangle pixels);
+
+/* sum = T over the images and, in each, the tree over the granule rectangles of `shape`. value,
+ * sum: a number per channel. */
 #define ls_serial_net_sum_pixels LS_TYPED(ls_serial_net_sum_pixels)
-ls_status ls_serial_net_sum_pixels(const ls_serial *serial, ls_real *sum, const ls_real *x,
-                                   const ls_net_shape *shape, size_t images) LS_MUST_USE;
+ls_status ls_serial_net_sum_pixels(const ls_serial *serial, ls_real *sum, const ls_net_shape *shape,
+                                   size_t images, ls_serial_net_pixel_leaf *leaf,
+                                   const void *context) LS_MUST_USE;
 
-/* The tree over so many images of the network. */
-#define ls_serial_net_tree LS_TYPED(ls_serial_net_tree)
-ls_pixel_tree ls_serial_net_tree(const ls_serial *serial, size_t images);
+/* The sum of x itself. x: images of `shape`. */
+#define ls_serial_net_sum_plainly LS_TYPED(ls_serial_net_sum_plainly)
+ls_status ls_serial_net_sum_plainly(const ls_serial *serial, ls_real *sum, const ls_real *x,
+                                    const ls_net_shape *shape, size_t images) LS_MUST_USE;
+
+/* Makes the list net->granules; once. */
+#define ls_serial_net_list_granules LS_TYPED(ls_serial_net_list_granules)
+ls_status ls_serial_net_list_granules(ls_serial *serial) LS_MUST_USE;
+
+/* The pixels of granule rectangle number i of that list. */
+#define ls_serial_net_pixels LS_TYPED(ls_serial_net_pixels)
+ls_rectangle ls_serial_net_pixels(const ls_serial_net *net, size_t i, const ls_net_shape *shape);
 
 /* Whole images of a shape, as the kernels take them. */
 static inline ls_image_layout ls_serial_net_layout(const ls_net_shape *shape)

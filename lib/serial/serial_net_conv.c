@@ -58,65 +58,48 @@ exit:
 /* The weight's gradient: an image's part is the tree over its granule rectangles, made in one
  * product. */
 typedef struct weight_leaf {
-    ls_engine engine;
     const ls_conv2d *conv;
-    const ls_conv2d_piece *pieces;
-    size_t n_pieces;
+    const ls_conv2d_piece *pieces; /* an image's */
     ls_image_layout x_layout, dy_layout;
     const ls_real *x, *dy;
     ls_real *scratch;
 } weight_leaf;
 
-static ls_status image_weight(ls_real *value, const void *context, size_t image,
-                              ls_rectangle pixels)
+static ls_status image_weight(const ls_serial *serial, ls_real *value, const void *context,
+                              size_t image)
 {
     const weight_leaf *of = context;
-    (void)pixels; /* all of them, in pieces */
-    return ls_conv2d_weight_node(of->engine, of->conv, value, ls_conv2d_depth(of->conv), of->pieces,
-                                 of->n_pieces, of->dy + image * of->dy_layout.stride, of->dy_layout,
+    return ls_conv2d_weight_node(serial->engine, of->conv, value, ls_conv2d_depth(of->conv),
+                                 of->pieces, serial->net->n_granules,
+                                 of->dy + image * of->dy_layout.stride, of->dy_layout,
                                  of->x + image * of->x_layout.stride, of->x_layout, of->scratch);
-}
-
-/* The leaves of an image, in the order of its tree. pieces: one per granule rectangle. */
-static void list_pieces(const ls_pixel_tree *tree, const ls_window *window, ls_conv2d_piece *pieces)
-{
-    const ls_binary_tree numbered = ls_pixel_tree_numbered(tree);
-    const ls_node all = {0, numbered.leaves};
-    for (size_t i = 0; i < all.hi; i++) {
-        const ls_pixel_area area = ls_pixel_area_of(tree, (ls_node){i, i + 1});
-        pieces[i].image = 0;
-        pieces[i].outputs =
-            ls_rectangle_of_granules(area.granules, tree->rows, tree->columns,
-                                     ls_window_out_h(window), ls_window_out_w(window));
-        pieces[i].closes = ls_binary_tree_closes(&numbered, all, i);
-    }
 }
 
 static ls_status backward_weight(const ls_serial *serial, size_t l, const ls_conv2d *conv,
                                  const ls_real *dy)
 {
     ls_status status = LS_OK;
-    const ls_serial_net_layer *layer = &serial->net->layer[l];
-    const ls_pixel_tree inside = ls_serial_net_tree(serial, 1);
-    const ls_pixel_tree images = {serial->batch.B, 1, 1};
-    const size_t n_pieces = inside.rows * inside.columns;
-    const size_t n = conv->out_channels * ls_conv2d_depth(conv);
+    const ls_serial_net *net = serial->net;
+    const ls_serial_net_layer *layer = &net->layer[l];
     const size_t mark = ls_arena_mark(serial->temporary);
     ls_conv2d_piece *pieces = NULL;
-    weight_leaf leaf = {.engine = serial->engine,
-                        .conv = conv,
-                        .n_pieces = n_pieces,
+    weight_leaf leaf = {.conv = conv,
                         .x_layout = ls_serial_net_layout(layer->in),
                         .dy_layout = ls_serial_net_layout(layer->out),
                         .x = layer->x,
                         .dy = dy};
-    LS_TRY(ls_arena_alloc(serial->temporary, n_pieces, sizeof *pieces, &pieces));
-    list_pieces(&inside, &conv->window, pieces);
+    LS_TRY(ls_arena_alloc(serial->temporary, net->n_granules, sizeof *pieces, &pieces));
+    for (size_t i = 0; i < net->n_granules; i++) {
+        pieces[i].image = 0;
+        pieces[i].outputs = ls_serial_net_pixels(net, i, layer->out);
+        pieces[i].closes = net->granules[i].closes;
+    }
     leaf.pieces = pieces;
-    LS_TRY(ls_arena_alloc(serial->temporary, ls_conv2d_node_scratch(conv, pieces, n_pieces),
+    LS_TRY(ls_arena_alloc(serial->temporary, ls_conv2d_node_scratch(conv, pieces, net->n_granules),
                           sizeof *leaf.scratch, &leaf.scratch));
-    LS_TRY(ls_serial_net_sum(serial, ls_store_slot(serial->store, LS_CONV_WEIGHT, l)->grad[0], n,
-                             images, layer->out->height, layer->out->width, image_weight, &leaf));
+    LS_TRY(ls_serial_net_sum_images(
+        serial, ls_store_slot(serial->store, LS_CONV_WEIGHT, l)->grad[0],
+        conv->out_channels * ls_conv2d_depth(conv), serial->batch.B, image_weight, &leaf));
 exit:
     ls_arena_release(serial->temporary, mark);
     return status;
@@ -134,7 +117,7 @@ ls_status ls_serial_conv_backward(const ls_serial *serial, size_t l, const ls_re
     LS_TRY(backward_weight(serial, l, &conv, dy));
     /* y += b: db = the sum of dy over images and pixels (rule 9) */
     if (bias)
-        LS_TRY(ls_serial_net_sum_pixels(serial, bias->grad[0], dy, layer->out, serial->batch.B));
+        LS_TRY(ls_serial_net_sum_plainly(serial, bias->grad[0], dy, layer->out, serial->batch.B));
     if (layer->dx == NULL) goto exit;
     LS_TRY(take_scratch(serial, &conv, &scratch));
     LS_TRY(ls_conv2d_backward(serial->engine, &conv, serial->batch.B, layer->dx,

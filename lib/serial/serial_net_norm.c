@@ -19,14 +19,12 @@ static ls_real *values_of(const ls_serial *serial, ls_role role, size_t l)
     return ls_store_slot(serial->store, role, l)->value;
 }
 
-static ls_status squares_leaf(ls_real *value, const void *context, size_t image,
-                              ls_rectangle pixels)
+static void squares_leaf(ls_real *value, const void *context, size_t image, ls_rectangle pixels)
 {
     const ls_serial_net_layer *layer = context;
     const ls_image_layout layout = ls_serial_net_layout(layer->in);
     ls_batch_norm_squares(value, layer->x + image * layout.stride, layout, pixels, layer->mean,
                           layer->in->channels);
-    return LS_OK;
 }
 
 /* mean and rstd of the batch, in two passes. */
@@ -34,10 +32,10 @@ static ls_status take_statistics(const ls_serial *serial, const ls_serial_net_la
 {
     ls_status status = LS_OK;
     const size_t C = layer->in->channels, N = count_of(serial, layer);
-    LS_TRY(ls_serial_net_sum_pixels(serial, layer->mean, layer->x, layer->in, serial->batch.B));
+    LS_TRY(ls_serial_net_sum_plainly(serial, layer->mean, layer->x, layer->in, serial->batch.B));
     ls_batch_norm_mean(layer->mean, layer->mean, N, C);
-    LS_TRY(ls_serial_net_sum(serial, layer->squares, C, ls_serial_net_tree(serial, serial->batch.B),
-                             layer->in->height, layer->in->width, squares_leaf, layer));
+    LS_TRY(ls_serial_net_sum_pixels(serial, layer->squares, layer->in, serial->batch.B,
+                                    squares_leaf, layer));
     ls_batch_norm_rstd(layer->rstd, layer->squares, N, layer->is->eps, C);
 exit:
     return status;
@@ -78,8 +76,7 @@ typedef struct scale_leaf {
     const ls_real *dy;
 } scale_leaf;
 
-static ls_status sum_scale_leaf(ls_real *value, const void *context, size_t image,
-                                ls_rectangle pixels)
+static void sum_scale_leaf(ls_real *value, const void *context, size_t image, ls_rectangle pixels)
 {
     const scale_leaf *of = context;
     const ls_serial_net_layer *layer = of->layer;
@@ -87,7 +84,6 @@ static ls_status sum_scale_leaf(ls_real *value, const void *context, size_t imag
     ls_batch_norm_scale_leaf(value, of->dy + image * layout.stride, layout,
                              layer->x + image * layout.stride, layout, pixels, layer->mean,
                              layer->rstd, layer->in->channels);
-    return LS_OK;
 }
 
 ls_status ls_serial_batch_norm_backward(const ls_serial *serial, size_t l, const ls_real *dy)
@@ -98,23 +94,22 @@ ls_status ls_serial_batch_norm_backward(const ls_serial *serial, size_t l, const
     const size_t C = layer->in->channels, B = serial->batch.B;
     const size_t mark = ls_arena_mark(serial->temporary);
     const scale_leaf scale = {layer, dy};
-    const ls_real *dscale = ls_store_slot(serial->store, LS_BATCH_NORM_SCALE, l)->grad[0];
-    const ls_real *dshift = ls_store_slot(serial->store, LS_BATCH_NORM_SHIFT, l)->grad[0];
+    ls_slot *scale_slot = ls_store_slot(serial->store, LS_BATCH_NORM_SCALE, l);
+    ls_slot *shift_slot = ls_store_slot(serial->store, LS_BATCH_NORM_SHIFT, l);
+    const ls_real *dscale = scale_slot->grad[0], *dshift = shift_slot->grad[0];
     ls_real *nothing = NULL;
     /* y = xhat scale + shift */
-    LS_TRY(ls_serial_net_sum(serial, ls_store_slot(serial->store, LS_BATCH_NORM_SCALE, l)->grad[0],
-                             C, ls_serial_net_tree(serial, B), layer->in->height, layer->in->width,
-                             sum_scale_leaf, &scale));
-    LS_TRY(ls_serial_net_sum_pixels(
-        serial, ls_store_slot(serial->store, LS_BATCH_NORM_SHIFT, l)->grad[0], dy, layer->in, B));
+    LS_TRY(ls_serial_net_sum_pixels(serial, scale_slot->grad[0], layer->in, B, sum_scale_leaf,
+                                    &scale));
+    LS_TRY(ls_serial_net_sum_plainly(serial, shift_slot->grad[0], dy, layer->in, B));
     if (layer->dx == NULL) goto exit;
     if (layer->squares == NULL) { /* x moves neither mean nor variance */
         LS_TRY(ls_arena_zalloc(serial->temporary, C, sizeof *nothing, &nothing));
         dscale = dshift = nothing;
     }
     ls_batch_norm_backward(layer->dx, layout, dy, layout, layer->x, layout, layout.held, B, C,
-                           layer->mean, layer->rstd, values_of(serial, LS_BATCH_NORM_SCALE, l),
-                           dscale, dshift, count_of(serial, layer));
+                           layer->mean, layer->rstd, scale_slot->value, dscale, dshift,
+                           count_of(serial, layer));
 exit:
     ls_arena_release(serial->temporary, mark);
     return status;

@@ -71,8 +71,8 @@ ls_status ls_serial_global_pool_forward(const ls_serial *serial, size_t l)
     const ls_serial_net_layer *layer = &serial->net->layer[l];
     const size_t C = layer->in->channels, stride = ls_net_shape_elements(layer->in);
     for (size_t b = 0; b < serial->batch.B; b++)
-        LS_TRY(ls_serial_net_sum_pixels(serial, layer->y + b * C, layer->x + b * stride, layer->in,
-                                        1));
+        LS_TRY(ls_serial_net_sum_plainly(serial, layer->y + b * C, layer->x + b * stride, layer->in,
+                                         1));
     ls_batch_norm_mean(layer->y, layer->y, layer->in->height * layer->in->width,
                        serial->batch.B * C);
 exit:
