@@ -11,7 +11,11 @@ enum {
     FOR_PLAN = 4,
     FOR_DUMP = 8,
     FOR_RUN = FOR_TRAIN | FOR_VERIFY, /* those that run something and report on it */
-    FOR_ALL = FOR_RUN | FOR_PLAN | FOR_DUMP
+    FOR_IMAGES = 16,
+    FOR_ALL = FOR_RUN | FOR_PLAN | FOR_DUMP,
+    /* Which kind of model it is for, when not for both. */
+    OF_TRANSFORMERS = 64,
+    OF_NETS = 128
 };
 
 typedef struct command_spec {
@@ -28,6 +32,7 @@ ls_status plan_command(const command_spec *command, int argc, const char *const 
 ls_status dump_command(const command_spec *command, int argc, const char *const *argv);
 ls_status check_command(const command_spec *command, int argc, const char *const *argv);
 ls_status gallery_command(const command_spec *command, int argc, const char *const *argv);
+ls_status images_command(const command_spec *command, int argc, const char *const *argv);
 ls_status verify_command(const command_spec *command, int argc, const char *const *argv);
 
 #endif

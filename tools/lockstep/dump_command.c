@@ -118,7 +118,7 @@ ls_status dump_command(const command_spec *command, int argc, const char *const 
     interrupts_stop_ranks();
     LS_TRY(ls_report_create(&d.report, &s.run, 0, 1));
     d.report->command = s.command_line;
-    d.report->text_name = s.text_name;
+    d.report->text_name = s.data_name;
     d.report->runs[0].layout = s.run.layout;
     d.report->runs[0].engine = s.run.engine;
     const ls_dump_options options = {.start = (ls_dump_start)s.start,
@@ -129,7 +129,7 @@ ls_status dump_command(const command_spec *command, int argc, const char *const 
                                      .collectives = s.calls,
                                      .program = "lockstep " LOCKSTEP_VERSION,
                                      .command = s.command_line,
-                                     .text_name = s.text_name,
+                                     .text_name = s.data_name,
                                      .advance = on_advance,
                                      .context = &d};
     status = ls_dump(&s.run, s.directory, &options, &summary);

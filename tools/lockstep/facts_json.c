@@ -71,20 +71,35 @@ json_t *json_config(const ls_config *config)
     return object;
 }
 
+/* Adds what was trained on: "text", "text_bytes", or "images", "image_count". */
+static json_t *with_data(json_t *object, const ls_report *report)
+{
+    const ls_run *run = &report->common;
+    const bool net = run->config.kind == LS_MODEL_NET;
+    if (object == NULL ||
+        json_object_set_new(object, net ? "images" : "text",
+                            json_string(ls_show(report->text_name))) != 0 ||
+        json_object_set_new(object, net ? "image_count" : "text_bytes",
+                            json_u64(net ? run->images->count : run->text->count)) != 0) {
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
 json_t *json_run(const ls_report *report, const char *name)
 {
     const ls_run *run = &report->common;
     json_t *contract =
         json_pack("{s:s, s:s}", "name", ls_contract_name(), "digest", ls_contract_digest());
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:o, s:s, s:s, s:o, s:o, s:o, s:s, s:o}",
-                     "command", name, "command_line", report->command, "version", LOCKSTEP_VERSION,
-                     "contract", contract, "model", json_config(&run->config), "parameters",
-                     json_u64(ls_param_table_elements(report->table)), "text",
-                     ls_show(report->text_name), "text_bytes", json_u64(run->text->count), "dtype",
-                     run->dtype == LS_F64 ? "f64" : "f32", "isa", ls_isa_name(ls_isa_current()),
-                     "seed", json_u64(run->seed), "steps", json_u64(run->steps), "batch",
-                     json_u64(run->batch), "optimizer",
-                     run->optimizer == LS_ADAMW ? "adamw" : "sgd", "lr", json_number(run->lr));
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:s, s:o}", "command", name,
+        "command_line", report->command, "version", LOCKSTEP_VERSION, "contract", contract, "model",
+        json_config(&run->config), "parameters", json_u64(ls_param_table_elements(report->table)),
+        "dtype", run->dtype == LS_F64 ? "f64" : "f32", "isa", ls_isa_name(ls_isa_current()), "seed",
+        json_u64(run->seed), "steps", json_u64(run->steps), "batch", json_u64(run->batch),
+        "optimizer", run->optimizer == LS_ADAMW ? "adamw" : "sgd", "lr", json_number(run->lr));
+    return with_data(object, report);
 }
 
 static json_t *json_ranks(const ls_train_result *result)

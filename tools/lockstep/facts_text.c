@@ -6,15 +6,39 @@
 #include "report/rank_groups.h"
 #include "report/text_table.h"
 
-void print_run(FILE *file, const settings *s, const ls_report *report, const ls_layout *layout)
+/* What the model is, and on what it is trained. */
+static void print_model(FILE *file, const settings *s, const ls_report *report)
 {
     const ls_config *c = &s->run.config;
-    char number[LS_NUMBER_TEXT], text[LS_LAYOUT_NAME];
-    fprintf(file,
-            "model   %s: %zu layers, width %zu, %zu heads, feed-forward %zu, %zu tokens a "
-            "sequence, %s parameters\n",
-            ls_show(c->name), c->layers, c->d_model, c->heads, c->d_ff, c->seq,
-            ls_number_text(ls_param_table_elements(report->table), number));
+    char number[LS_NUMBER_TEXT];
+    const char *parameters = ls_number_text(ls_param_table_elements(report->table), number);
+    if (c->kind == LS_MODEL_NET)
+        fprintf(file,
+                "model   %s: %zu layers, images of %zu x %zu x %zu, %zu classes, %s parameters\n",
+                ls_show(c->name), c->net.count, c->net.channels, c->net.height, c->net.width,
+                c->net.classes, parameters);
+    else
+        fprintf(file,
+                "model   %s: %zu layers, width %zu, %zu heads, feed-forward %zu, %zu tokens a "
+                "sequence, %s parameters\n",
+                ls_show(c->name), c->layers, c->d_model, c->heads, c->d_ff, c->seq, parameters);
+}
+
+static void print_data(FILE *file, const settings *s)
+{
+    char number[LS_NUMBER_TEXT];
+    if (s->run.config.kind == LS_MODEL_NET)
+        fprintf(file, "images  %s, %s with %zu labels; %zu a step\n", ls_show(s->data_name),
+                ls_number_text(s->images.count, number), s->images.classes, s->run.batch);
+    else
+        fprintf(file, "text    %s, %s bytes; %zu sequences a step\n", ls_show(s->data_name),
+                ls_number_text(s->text.count, number), s->run.batch);
+}
+
+void print_run(FILE *file, const settings *s, const ls_report *report, const ls_layout *layout)
+{
+    char text[LS_LAYOUT_NAME];
+    print_model(file, s, report);
     if (s->run.serial) {
         fputs("layout  serial\n", file);
     } else if (layout != NULL) {
@@ -24,8 +48,7 @@ void print_run(FILE *file, const settings *s, const ls_report *report, const ls_
                     ? " (1 micro-batch: one stage works at a time)"
                     : "");
     }
-    fprintf(file, "text    %s, %s bytes; %zu sequences a step\n", ls_show(s->text_name),
-            ls_number_text(s->text.count, number), s->run.batch);
+    print_data(file, s);
     if (!s->both_engines) {
         ls_engine_describe(s->run.engine, text, sizeof text);
         fprintf(file, "engine  %s, %s, contract %s\n", text, s->dtype == 1 ? "f64" : "f32",

@@ -22,6 +22,7 @@ static const command_spec commands[] = {
     {"replay", "lays a traced run out as if every rank had its own core", 0, replay_command},
     {"plan", "says what a training in a layout will hold and send, without running it", FOR_PLAN,
      plan_command},
+    {"images", "draws a set of labelled images and writes it as files", FOR_IMAGES, images_command},
     {"gallery", "makes every known mistake on purpose and shows where and as what it is found", 0,
      gallery_command},
 };

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "builtin_text.h"
 #include "interrupt.h"
 #include "machine.h"
 
@@ -23,8 +22,11 @@ static const char *const mlp_cuts[] = {"column_first", "row_first", NULL};
 
 static void add(settings *s, const command_spec *command, int marks, ls_option option)
 {
+    const int kinds = marks & (OF_TRANSFORMERS | OF_NETS);
     if ((command->mark & marks) == 0) return;
+    if (s->only != 0 && kinds != 0 && (kinds & s->only) == 0) return;
     assert(s->n_options < MAX_OPTIONS);
+    s->option_marks[s->n_options] = marks;
     s->options[s->n_options++] = option;
 }
 
@@ -37,51 +39,70 @@ static void make_table(settings *s, const command_spec *command)
 #define ADD(marks, option) add(s, command, marks, option)
     snprintf(s->heading, sizeof s->heading, "Model (the sizes are those of %s)", ls_show(c->name));
     ADD(FOR_ALL, ls_option_heading(s->heading));
-    ADD(FOR_ALL,
-        ls_option_string("model", &s->model, "NAME|FILE.json",
-                         "gpt2-nano, gpt2-124m, llama-nano, bert-nano, a file of sizes, or Hugging "
-                         "Face's config.json; when not given, the one beside what is loaded"));
-    ADD(FOR_ALL, ls_option_size("layers", &c->layers, 1, 4000, "N", "transformer layers"));
-    ADD(FOR_ALL, ls_option_size("d-model", &c->d_model, 1, (size_t)1 << 20, "N", "model width"));
-    ADD(FOR_ALL, ls_option_size("heads", &c->heads, 1, (size_t)1 << 12, "N", "attention heads"));
-    ADD(FOR_ALL, ls_option_size("kv-heads", &c->kv_heads, 1, (size_t)1 << 12, "N",
-                                "key and value heads, shared by groups of heads"));
-    ADD(FOR_ALL, ls_option_size("d-ff", &c->d_ff, 1, (size_t)1 << 22, "N", "feed-forward width"));
-    ADD(FOR_ALL, ls_option_size("seq", &c->seq, 1, (size_t)1 << 20, "N", "tokens of a sequence"));
-    ADD(FOR_ALL, ls_option_size("vocab", &c->vocab, 1, (size_t)1 << 24, "N", "vocabulary"));
-    ADD(FOR_ALL, ls_option_real("dropout", &c->dropout, 0.0, false, 0.99, "X", "dropped share"));
+    ADD(FOR_ALL, ls_option_string(
+                     "model", &s->model, "NAME|FILE.json",
+                     "gpt2-nano, gpt2-124m, llama-nano, bert-nano, alexnet-nano, resnet-nano, a "
+                     "file of sizes or layers, or Hugging Face's config.json; when not given, "
+                     "the one beside what is loaded"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_size("layers", &c->layers, 1, 4000, "N", "transformer layers"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_size("d-model", &c->d_model, 1, (size_t)1 << 20, "N", "model width"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_size("heads", &c->heads, 1, (size_t)1 << 12, "N", "attention heads"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_size("kv-heads", &c->kv_heads, 1, (size_t)1 << 12, "N",
+                       "key and value heads, shared by groups of heads"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_size("d-ff", &c->d_ff, 1, (size_t)1 << 22, "N", "feed-forward width"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_size("seq", &c->seq, 1, (size_t)1 << 20, "N", "tokens of a sequence"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_size("vocab", &c->vocab, 1, (size_t)1 << 24, "N", "vocabulary"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_real("dropout", &c->dropout, 0.0, false, 0.99, "X", "dropped share"));
     ADD(FOR_ALL, ls_option_real("label-smoothing", &c->label_smoothing, 0.0, false, 0.99, "X",
-                                "share of the target given to all words"));
-    ADD(FOR_ALL, ls_option_choice("norm", &s->norm_place, norm_places,
-                                  "where norms stand: before attention and MLP, or after the "
-                                  "residual sums as BERT was published"));
-    ADD(FOR_ALL, ls_option_choice("mlp-cut", &s->mlp_cut, mlp_cuts,
-                                  "which way the MLP's first matrix is cut; row_first is the way "
-                                  "that Megatron-LM rejects"));
+                                "share of the target given to all words or classes"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_choice("norm", &s->norm_place, norm_places,
+                         "where norms stand: before attention and MLP, or after the "
+                         "residual sums as BERT was published"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_choice("mlp-cut", &s->mlp_cut, mlp_cuts,
+                         "which way the MLP's first matrix is cut; row_first is the way "
+                         "that Megatron-LM rejects"));
 
     ADD(FOR_ALL, ls_option_heading("Layout"));
-    ADD(FOR_ALL, ls_option_int("tp", &run->layout.tp, 1, 4096, "N", "tensor-parallel ranks"));
-    ADD(FOR_ALL, ls_option_flag("sp", &run->layout.sp,
-                                "sequence parallelism: norms, dropout and residuals on each rank's "
-                                "share of the tokens"));
-    ADD(FOR_ALL, ls_option_int("pp", &run->layout.pp, 1, 4096, "N", "pipeline ranks"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_int("tp", &run->layout.tp, 1, 4096, "N", "tensor-parallel ranks"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_flag("sp", &run->layout.sp,
+                       "sequence parallelism: norms, dropout and residuals on each rank's "
+                       "share of the tokens"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_int("pp", &run->layout.pp, 1, 4096, "N", "pipeline ranks"));
     ADD(FOR_ALL, ls_option_int("dp", &run->layout.dp, 1, 4096, "N", "data-parallel replicas"));
-    ADD(FOR_ALL, ls_option_int("micro-batches", &run->layout.micro_batches, 1, 1 << 20, "M",
-                               "parts that each replica's sequences are cut into; with 1 a "
-                               "pipeline is the naive one, in which one stage works at a time"));
-    ADD(FOR_ALL, ls_option_choice("schedule", &s->schedule, schedules,
-                                  "in which order the pipeline takes up the micro-batches: all "
-                                  "forward then all backward, one forward one backward, or the "
-                                  "latter over several virtual stages"));
-    ADD(FOR_ALL, ls_option_int("virtual-stages", &run->layout.virtual_stages, 1, LS_MAX_STAGES, "V",
-                               "runs of layers per pipeline rank, with --schedule interleaved"));
-    ADD(FOR_ALL, ls_option_choice("recompute", &s->recompute, recomputes,
-                                  "what is computed again backward instead of kept: the attention "
-                                  "probabilities, all but each layer's input, all but the stage's "
-                                  "input"));
-    ADD(FOR_ALL, ls_option_string("partition", &s->words.partition, "A,B,C",
-                                  "layers of each of the pp x V stages, in order; as even as can "
-                                  "be when not given"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_int("micro-batches", &run->layout.micro_batches, 1, 1 << 20, "M",
+                      "parts that each replica's sequences are cut into; with 1 a "
+                      "pipeline is the naive one, in which one stage works at a time"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_choice("schedule", &s->schedule, schedules,
+                         "in which order the pipeline takes up the micro-batches: all "
+                         "forward then all backward, one forward one backward, or the "
+                         "latter over several virtual stages"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_int("virtual-stages", &run->layout.virtual_stages, 1, LS_MAX_STAGES, "V",
+                      "runs of layers per pipeline rank, with --schedule interleaved"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_choice("recompute", &s->recompute, recomputes,
+                         "what is computed again backward instead of kept: the attention "
+                         "probabilities, all but each layer's input, all but the stage's "
+                         "input"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_string("partition", &s->words.partition, "A,B,C",
+                         "layers of each of the pp x V stages, in order; as even as can "
+                         "be when not given"));
     ADD(FOR_TRAIN, ls_option_flag("serial", &s->serial,
                                   "the baseline instead: one thread that knows no rank"));
     ADD(FOR_VERIFY, ls_option_int("sweep", &s->sweep, 0, 4096, "RANKS",
@@ -96,24 +117,33 @@ static void make_table(settings *s, const command_spec *command)
                                      "semicolons between: \"tp 4; dp 2 x pp 2, 1f1b, 4 "
                                      "micro-batches\""));
 
-    ADD(FOR_ALL, ls_option_heading("Layout of a convolutional network, beside --dp"));
-    ADD(FOR_ALL, ls_option_string("spatial", &s->words.spatial, "HxW",
-                                  "rows x columns of ranks over an image"));
-    ADD(FOR_ALL,
+    ADD(FOR_ALL | OF_NETS, ls_option_heading("Layout of a convolutional network, beside --dp"));
+    ADD(FOR_ALL | OF_NETS, ls_option_string("spatial", &s->words.spatial, "HxW",
+                                            "rows x columns of ranks over an image"));
+    ADD(FOR_ALL | OF_NETS,
         ls_option_int("channel", &run->layout.channels, 1, 4096, "N", "channel-parallel ranks"));
-    ADD(FOR_ALL, ls_option_flag("overlap", &run->layout.overlap,
-                                "computes what needs no neighbour's pixels while these are under "
-                                "way"));
-    ADD(FOR_ALL, ls_option_string("strategy", &s->words.strategy, "LAYER=SxDxAxC[,LAYER=...]",
-                                  "another grid of the ranks for a layer and those that read it: "
-                                  "samples x down x across x channels"));
+    ADD(FOR_ALL | OF_NETS,
+        ls_option_flag("overlap", &run->layout.overlap,
+                       "computes what needs no neighbour's pixels while these are under "
+                       "way"));
+    ADD(FOR_ALL | OF_NETS,
+        ls_option_string("strategy", &s->words.strategy, "LAYER=SxDxAxC[,LAYER=...]",
+                         "another grid of the ranks for a layer and those that read it: "
+                         "samples x down x across x channels"));
 
     ADD(FOR_ALL, ls_option_heading("Run"));
-    ADD(FOR_ALL, ls_option_string("text", &s->text_file, "FILE",
-                                  "text to train on, any bytes; a short one is built in"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_string("text", &s->text_file, "FILE",
+                         "text to train on, any bytes; a short one is built in"));
+    ADD(FOR_ALL | OF_NETS,
+        ls_option_string("images", &s->images_folder, "DIR",
+                         "images to train on, DIR/LABEL/FILE in PNG, PGM or PPM; digits and shapes "
+                         "are drawn when not given"));
+    ADD(FOR_ALL | OF_NETS, ls_option_size("image-count", &s->image_count, 1, (size_t)1 << 24, "N",
+                                          "how many to draw"));
     ADD(FOR_ALL, ls_option_u64("steps", &run->steps, 1, UINT32_MAX, "N", "the step to reach"));
-    ADD(FOR_ALL,
-        ls_option_size("batch", &run->batch, 1, (size_t)1 << 20, "B", "sequences of a step"));
+    ADD(FOR_ALL, ls_option_size("batch", &run->batch, 1, (size_t)1 << 20, "B",
+                                "sequences or images of a step"));
     ADD(FOR_ALL, ls_option_choice("optimizer", &s->optimizer, optimizers, "how to update"));
     ADD(FOR_ALL, ls_option_real("lr", &run->lr, 0.0, true, 1000.0, "X", "learning rate"));
     ADD(FOR_ALL, ls_option_real("lr-floor", &run->lr_floor, 0.0, false, 1000.0, "X",
@@ -131,24 +161,26 @@ static void make_table(settings *s, const command_spec *command)
     ADD(FOR_ALL, ls_option_real("clip", &run->clip, 0.0, false, 1e9, "X",
                                 "largest norm of a gradient; 0: not clipped"));
     ADD(FOR_ALL, ls_option_u64("seed", &run->seed, 0, UINT64_MAX, "N",
-                               "of initial values, dropout and the choice of text"));
+                               "of initial values, dropout and the choice of data"));
     ADD(FOR_TRAIN | FOR_DUMP,
         ls_option_choice("gemm", &s->engine, engines, "engine of the matrix products"));
     ADD(FOR_VERIFY,
         ls_option_choice("gemm", &s->engine, engines_or_both, "engine of the matrix products"));
     ADD(FOR_ALL, ls_option_choice("dtype", &s->dtype, dtypes, "precision"));
-    ADD(FOR_ALL, ls_option_flag("gathered-loss", &run->gathered_loss,
-                                "gathers the logits instead of the vocabulary-parallel loss"));
+    ADD(FOR_ALL | OF_TRANSFORMERS,
+        ls_option_flag("gathered-loss", &run->gathered_loss,
+                       "gathers the logits instead of the vocabulary-parallel loss"));
     ADD(FOR_ALL,
         ls_option_string("load", &run->load, "FILE",
                          "safetensors to begin from: saved in any layout, or weights under "
                          "the names of Hugging Face's GPT-2, Llama or BERT, of Meta's Llama "
                          "or of Megatron-LM; one file, its index or its folder"));
     ADD(FOR_TRAIN, ls_option_string("save", &run->save, "FILE", "safetensors to write at the end"));
-    ADD(FOR_TRAIN, ls_option_string("names", &s->names, "WHOSE",
-                                    "of the tensors of --save: own, or bare weights as hf-gpt2, "
-                                    "hf-llama, hf-bert, hf for the one that fits, meta-llama, "
-                                    "megatron, megatron-core"));
+    ADD(FOR_TRAIN | OF_TRANSFORMERS,
+        ls_option_string("names", &s->names, "WHOSE",
+                         "of the tensors of --save: own, or bare weights as hf-gpt2, "
+                         "hf-llama, hf-bert, hf for the one that fits, meta-llama, "
+                         "megatron, megatron-core"));
     ADD(FOR_TRAIN, ls_option_string("trace", &run->trace, "FILE.json",
                                     "what every rank did, for Perfetto or Chrome and for lockstep "
                                     "replay; runs a few steps of the baseline too"));
@@ -195,6 +227,7 @@ static void set_defaults(settings *s, const command_spec *command, const ls_conf
     s->norm_place = (int)config->norm_place;
     s->dtype = s->run.dtype == LS_F64 ? 1 : 0;
     s->timeout_s = 600;
+    s->image_count = DRAWN_IMAGES;
 }
 
 static bool given(const settings *s, const char *name)
@@ -235,6 +268,31 @@ ls_status settings_check_ranks(const ls_layout *layout)
                 layout->dp, layout->down, layout->across, layout->channels, ranks, LS_MAX_RANKS);
     LS_FAIL(LS_ERR_INPUT, "--dp %d, --pp %d, --tp %d: %lld ranks; at most %d can run", layout->dp,
             layout->pp, layout->tp, ranks, LS_MAX_RANKS);
+exit:
+    return status;
+}
+
+static int kind_of(const ls_config *config)
+{
+    return config->kind == LS_MODEL_NET ? OF_NETS : OF_TRANSFORMERS;
+}
+
+/* Options of the other kind of model. */
+static ls_status refuse_other_kind(const settings *s, const ls_config *config)
+{
+    ls_status status = LS_OK;
+    const int kinds = OF_NETS | OF_TRANSFORMERS, own = kind_of(config);
+    for (size_t i = 0; i < s->n_options; i++)
+        if (s->options[i].given && (s->option_marks[i] & kinds) == (kinds & ~own))
+            LS_FAIL(LS_ERR_INPUT, "--%s: is for %s; --model %s is a %s", s->options[i].name,
+                    own == OF_NETS ? "transformers" : "convolutional networks",
+                    ls_show(config->name),
+                    own == OF_NETS ? "convolutional network" : "transformer");
+    if (given(s, "images") && given(s, "image-count"))
+        LS_FAIL(LS_ERR_INPUT,
+                "--image-count: counts images that are drawn; --images %s has its "
+                "own; give one of the two",
+                ls_show(s->images_folder));
 exit:
     return status;
 }
@@ -314,25 +372,6 @@ exit:
     return status;
 }
 
-static ls_status read_text(settings *s)
-{
-    ls_status status = LS_OK;
-    if (s->text_file != NULL) {
-        s->text_name = s->text_file;
-        LS_TRY(ls_text_read(s->text_file, &s->text));
-    } else {
-        s->text_name = "the built-in text";
-        s->text.count = builtin_text_bytes;
-        s->text.bytes = malloc(builtin_text_bytes);
-        if (s->text.bytes == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the text");
-        memcpy(s->text.bytes, builtin_text, builtin_text_bytes);
-    }
-    LS_TRY(ls_text_check_model(&s->text, s->text_name, &s->run.config));
-    s->run.text = &s->text;
-exit:
-    return status;
-}
-
 static bool is_asked_for_help(int argc, const char *const *argv)
 {
     for (int i = 0; i < argc; i++)
@@ -369,6 +408,7 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
         LS_TRY(ls_config_load(s->model, &config));
         memset(s, 0, sizeof *s);
         s->model = "gpt2-nano";
+        s->only = kind_of(&config);
         set_defaults(s, command, &config);
         make_table(s, command);
         printf("lockstep %s%s - %s\n\n", command->name, words != NULL ? " DIR" : "",
@@ -383,6 +423,7 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
     LS_TRY(ls_config_load(s->model, &config));
     set_defaults(s, command, &config);
     LS_TRY(ls_options_parse(s->options, s->n_options, argc, argv, words));
+    LS_TRY(refuse_other_kind(s, &config));
     settle(s, &config);
     LS_TRY(layout_words_read(&s->words, &s->run.config, &s->run.layout));
 
@@ -403,10 +444,11 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
         LS_TRY(ls_engine_check(LS_ENGINE_OPENBLAS));
     LS_TRY(ls_run_check(&s->run));
     if (command->mark != FOR_PLAN) LS_TRY(settings_check_ranks(&s->run.layout));
-    /* What is planned need not fit here, nor does it need a text; one that is given must be good.
+    /* What is planned need not fit here, nor does it need data; what is given must be good.
      */
     if (command->mark != FOR_PLAN) LS_TRY(machine_holds_model(&s->run));
-    if (command->mark != FOR_PLAN || s->text_file != NULL) LS_TRY(read_text(s));
+    if (command->mark != FOR_PLAN || s->text_file != NULL || s->images_folder != NULL)
+        LS_TRY(settings_read_data(s));
     LS_TRY(write_command_line(s, command, argc, argv));
 exit:
     if (status != LS_OK) settings_free(s);
@@ -416,6 +458,7 @@ exit:
 void settings_free(settings *s)
 {
     ls_text_free(&s->text);
+    ls_images_free(&s->images);
     free(s->command_line);
     free(s->model_beside);
     s->command_line = s->model_beside = NULL;

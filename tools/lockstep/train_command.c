@@ -104,7 +104,7 @@ ls_status train_command(const command_spec *command, int argc, const char *const
     if (s.report != NULL) LS_TRY(ls_page_open(&page, s.report));
     LS_TRY(ls_report_create(&report, &s.run, 0, 1));
     report->command = s.command_line;
-    report->text_name = s.text_name;
+    report->text_name = s.data_name;
     if (s.json) {
         o.out = stderr;
         o.steps = json_array();

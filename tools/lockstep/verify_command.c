@@ -256,7 +256,7 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
     if (s.report != NULL) LS_TRY(ls_page_open(&page, s.report));
     LS_TRY(ls_report_create(&v.report, &s.run, 2, 2 * v.sweep.count));
     v.report->command = s.command_line;
-    v.report->text_name = s.text_name;
+    v.report->text_name = s.data_name;
 
     LS_TRY(verify_all(&v));
     ls_report_count(v.report, &equal, &different);

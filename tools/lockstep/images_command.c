@@ -1,0 +1,65 @@
+/* images_command.c - writes a drawn set of images as files, for people to look at and for train. */
+#include <stdio.h>
+#include <string.h>
+
+#include "command.h"
+#include "lockstep/io/image_folder.h"
+#include "settings.h"
+
+/* What the command line says. */
+typedef struct images_words {
+    const char *model, *directory;
+    size_t count;
+    uint64_t seed;
+    bool help;
+} images_words;
+
+enum { IMAGES_OPTIONS = 4 };
+
+static void make_table(images_words *w, ls_option options[IMAGES_OPTIONS])
+{
+    options[0] = ls_option_string("model", &w->model, "NAME|FILE.json",
+                                  "the network that they are for: how large an image is, how many "
+                                  "channels it has and how many labels there are");
+    options[1] = ls_option_size("image-count", &w->count, 1, (size_t)1 << 24, "N", "how many");
+    options[2] = ls_option_u64("seed", &w->seed, 0, UINT64_MAX, "N",
+                               "of what is drawn; train draws with this one");
+    options[3] = ls_option_flag("help", &w->help, "this text");
+}
+
+static bool is_asked_for_help(int argc, const char *const *argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0) return true;
+    return false;
+}
+
+ls_status images_command(const command_spec *command, int argc, const char *const *argv)
+{
+    static const char *const names[] = {"DIR"};
+    ls_status status = LS_OK;
+    ls_config config;
+    ls_images images = {0};
+    ls_option options[IMAGES_OPTIONS];
+    images_words w = {.model = "alexnet-nano", .count = DRAWN_IMAGES, .seed = DRAWN_SEED};
+    ls_words place = {names, 1, &w.directory};
+    make_table(&w, options);
+    if (is_asked_for_help(argc, argv)) {
+        printf("lockstep %s DIR - %s\n\n", command->name, command->summary);
+        ls_options_help(stdout, options, IMAGES_OPTIONS);
+        goto exit;
+    }
+    LS_TRY(ls_options_parse(options, IMAGES_OPTIONS, argc, argv, &place));
+    LS_TRY(ls_config_load(w.model, &config));
+    LS_TRY(ls_config_check(&config));
+    LS_TRY(settings_draw_images(&config, w.seed, w.count, &images));
+    LS_TRY(ls_images_write(&images, w.directory));
+    printf("%zu images of %zu labels in %s/LABEL/NUMBER.%s\n", images.count, images.classes,
+           ls_show(w.directory),
+           ls_image_has_png()     ? "png"
+           : images.channels == 1 ? "pgm"
+                                  : "ppm");
+exit:
+    ls_images_free(&images);
+    return status;
+}
