@@ -13,4 +13,16 @@ ls_status ls_image_from_pnm(const char *path, const unsigned char *bytes, size_t
 ls_status ls_image_from_png(const char *path, const unsigned char *bytes, size_t count,
                             ls_image *ret_image) LS_MUST_USE;
 
+/* Writes an image: PNG, or PGM or PPM where the library was built without libpng. The file's end is
+ * that of ls_image_extension. Errors: LS_ERR_IO (what was written is left to the caller),
+ * LS_ERR_MEMORY. */
+const char *ls_image_extension(size_t channels);
+ls_status ls_image_write(const char *path, const ls_image *image) LS_MUST_USE;
+
+/* The bytes of such a file, for the caller to free. */
+ls_status ls_image_to_png(const ls_image *image, unsigned char **ret_bytes,
+                          size_t *ret_count) LS_MUST_USE;
+ls_status ls_image_to_pnm(const ls_image *image, unsigned char **ret_bytes,
+                          size_t *ret_count) LS_MUST_USE;
+
 #endif

@@ -55,7 +55,42 @@ exit:
     return status;
 }
 
+ls_status ls_image_to_png(const ls_image *image, unsigned char **ret_bytes, size_t *ret_count)
+{
+    ls_status status = LS_OK;
+    const size_t pixels = image->height * image->width, C = image->channels;
+    unsigned char *mixed = malloc(C * pixels), *bytes = NULL;
+    png_alloc_size_t count = 0;
+    png_image png;
+    memset(&png, 0, sizeof png);
+    png.version = PNG_IMAGE_VERSION;
+    png.height = (png_uint_32)image->height;
+    png.width = (png_uint_32)image->width;
+    png.format = C == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+    if (!mixed) LS_FAIL(LS_ERR_MEMORY, "no memory for a PNG");
+    for (size_t i = 0; i < pixels; i++)
+        for (size_t c = 0; c < C; c++) mixed[i * C + c] = image->pixels[c * pixels + i];
+    if (!png_image_write_get_memory_size(png, count, 0, mixed, 0, NULL))
+        LS_FAIL(LS_ERR_MEMORY, "a PNG cannot be made: %s", ls_show(png.message));
+    bytes = malloc(count);
+    if (!bytes) LS_FAIL(LS_ERR_MEMORY, "no memory for a PNG");
+    if (!png_image_write_to_memory(&png, bytes, &count, 0, mixed, 0, NULL))
+        LS_FAIL(LS_ERR_MEMORY, "a PNG cannot be made: %s", ls_show(png.message));
+    *ret_bytes = bytes;
+    *ret_count = count;
+    bytes = NULL;
+exit:
+    free(mixed);
+    free(bytes);
+    return status;
+}
+
 #else
+
+ls_status ls_image_to_png(const ls_image *image, unsigned char **ret_bytes, size_t *ret_count)
+{
+    return ls_image_to_pnm(image, ret_bytes, ret_count);
+}
 
 bool ls_image_has_png(void)
 {

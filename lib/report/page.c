@@ -69,24 +69,37 @@ static void write_layout(FILE *file, const ls_report *report)
     row(file, "recomputation", ls_recompute_name(layout->recompute));
 }
 
+/* What the model is. */
+static void write_model(FILE *file, const ls_config *c)
+{
+    char text[512];
+    if (c->kind == LS_MODEL_NET)
+        snprintf(text, sizeof text, "%s: %zu layers, images of %zu x %zu x %zu, %zu classes",
+                 c->name, c->net.count, c->net.channels, c->net.height, c->net.width,
+                 c->net.classes);
+    else
+        snprintf(text, sizeof text,
+                 "%s: %zu layers, width %zu, %zu heads (%zu for keys and values), feed-forward "
+                 "%zu, %zu tokens a sequence, vocabulary %zu, dropout %g",
+                 c->name, c->layers, c->d_model, c->heads, c->kv_heads, c->d_ff, c->seq, c->vocab,
+                 c->dropout);
+    row(file, "model", text);
+}
+
 static void write_what(FILE *file, const ls_report *report)
 {
     const ls_run *run = &report->common;
-    const ls_config *c = &run->config;
+    const bool net = run->config.kind == LS_MODEL_NET;
     char text[512], number[LS_NUMBER_TEXT];
     fputs("<h2>What was run</h2>\n<div class=\"scroll\"><table class=\"facts\">\n", file);
     row(file, "command", report->command);
-    snprintf(text, sizeof text,
-             "%s: %zu layers, width %zu, %zu heads (%zu for keys and values), feed-forward %zu, "
-             "%zu tokens a sequence, vocabulary %zu, dropout %g",
-             c->name, c->layers, c->d_model, c->heads, c->kv_heads, c->d_ff, c->seq, c->vocab,
-             c->dropout);
-    row(file, "model", text);
+    write_model(file, &run->config);
     row(file, "parameters", ls_number_text(ls_param_table_elements(report->table), number));
-    snprintf(text, sizeof text, "%s, %s bytes", report->text_name,
-             ls_number_text(run->text->count, number));
-    row(file, "text", text);
-    snprintf(text, sizeof text, "%" PRIu64 ", %zu sequences each", run->steps, run->batch);
+    snprintf(text, sizeof text, net ? "%s, %s" : "%s, %s bytes", report->text_name,
+             ls_number_text(net ? run->images->count : run->text->count, number));
+    row(file, net ? "images" : "text", text);
+    snprintf(text, sizeof text, "%" PRIu64 ", %zu %s each", run->steps, run->batch,
+             net ? "images" : "sequences");
     row(file, "steps", text);
     write_layout(file, report);
     snprintf(text, sizeof text, "%s, rate %g, weight decay %g, clipping at %g",
@@ -120,11 +133,14 @@ static void write_losses(FILE *file, const ls_report *report, const ls_report_ru
                 "numbers, to the last bit.</p>\n",
                 name);
     ls_svg_losses(file, baseline != NULL ? &baseline->losses : NULL, &run->losses, name);
+    const ls_config *c = &report->common.config;
+    const bool net = c->kind == LS_MODEL_NET;
+    const size_t choices = net ? c->net.classes : c->vocab;
     fprintf(file,
-            "<p class=\"soft\">First %.9g, last %.9g, in nats per token (a guess among %zu "
-            "bytes without any knowledge: %.4g).</p>\n",
-            run->losses.value[0], run->losses.value[run->losses.count - 1],
-            report->common.config.vocab, log((double)report->common.config.vocab));
+            "<p class=\"soft\">First %.9g, last %.9g, in nats per %s (a guess among %zu %s without "
+            "any knowledge: %.4g).</p>\n",
+            run->losses.value[0], run->losses.value[run->losses.count - 1], net ? "image" : "token",
+            choices, net ? "classes" : "bytes", log((double)choices));
 }
 
 static void write_truth(FILE *file, const ls_report *report)

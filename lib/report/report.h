@@ -41,7 +41,7 @@ typedef struct ls_report_run {
 typedef struct ls_report {
     const char *command; /* as typed, for the reader to repeat */
     ls_run common;       /* what all runs share; layout and engine are not read */
-    const char *text_name;
+    const char *text_name; /* of the text or the images */
     ls_param_table *table;
     ls_report_baseline *baselines;
     size_t n_baselines;

@@ -28,12 +28,13 @@ void print_truth(FILE *file, const ls_report_baseline *baseline, int width);
 json_t *json_number(double value);
 json_t *json_u64(uint64_t value);
 json_t *json_config(const ls_config *config);
-json_t *json_step(const ls_step *step);
+/* kind: of the model, which a step counts tokens or images of. */
+json_t *json_step(const ls_step *step, ls_model_kind kind);
 json_t *json_run(const ls_report *report, const char *name);
 json_t *json_layout(const ls_layout *layout, const ls_config *config);
 /* with_ranks: with what every rank held and sent. */
-json_t *json_result(const ls_train_result *result, bool with_ranks);
-json_t *json_baseline(const ls_report_baseline *baseline);
+json_t *json_result(const ls_train_result *result, ls_model_kind kind, bool with_ranks);
+json_t *json_baseline(const ls_report_baseline *baseline, ls_model_kind kind);
 /* Of a sweep of many layouts without their ranks. */
 json_t *json_compared(const ls_report *report, const ls_report_run *run);
 

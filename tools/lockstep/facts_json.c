@@ -30,12 +30,13 @@ json_t *json_u64(uint64_t value)
     return json_string(text);
 }
 
-json_t *json_step(const ls_step *step)
+json_t *json_step(const ls_step *step, ls_model_kind kind)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "step", json_u64(step->step), "loss",
                      json_number(step->loss), "loss_hex", json_hex(step->loss), "norm",
-                     json_number(step->norm), "lr", json_number(step->lr), "tokens",
-                     json_u64(step->tokens), "ns", json_u64(step->ns));
+                     json_number(step->norm), "lr", json_number(step->lr),
+                     kind == LS_MODEL_NET ? "images" : "tokens", json_u64(step->tokens), "ns",
+                     json_u64(step->ns));
 }
 
 /* Layers of each stage, in order of the stages: an even partition too. */
@@ -125,15 +126,16 @@ static json_t *json_ranks(const ls_train_result *result)
     return ranks;
 }
 
-json_t *json_result(const ls_train_result *result, bool with_ranks)
+json_t *json_result(const ls_train_result *result, ls_model_kind kind, bool with_ranks)
 {
     double seconds = (double)result->ns * 1e-9;
     json_t *object = json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "first_step", json_u64(result->first_step),
         "last_step", json_u64(result->last_step), "first_loss", json_number(result->first_loss),
         "last_loss", json_number(result->last_loss), "seconds", json_number(seconds),
-        "tokens_per_second", json_number(seconds > 0.0 ? (double)result->tokens / seconds : 0.0),
-        "digest", result->digest);
+        kind == LS_MODEL_NET ? "images_per_second" : "tokens_per_second",
+        json_number(seconds > 0.0 ? (double)result->tokens / seconds : 0.0), "digest",
+        result->digest);
     if (object != NULL && with_ranks) json_object_set_new(object, "ranks", json_ranks(result));
     return object;
 }
@@ -146,7 +148,7 @@ static json_t *json_losses(const ls_losses *losses)
     return array;
 }
 
-json_t *json_baseline(const ls_report_baseline *baseline)
+json_t *json_baseline(const ls_report_baseline *baseline, ls_model_kind kind)
 {
     char text[128];
     ls_engine_describe(baseline->engine, text, sizeof text);
@@ -159,7 +161,7 @@ json_t *json_baseline(const ls_report_baseline *baseline)
                           baseline->truth.parameter_tensor);
     return json_pack("{s:s, s:s, s:o, s:o, s:o}", "engine", ls_engine_name(baseline->engine),
                      "engine_description", text, "losses", json_losses(&baseline->losses), "truth",
-                     truth, "result", json_result(&baseline->result, true));
+                     truth, "result", json_result(&baseline->result, kind, true));
 }
 
 /* No distance where one side is NaN. */
@@ -182,11 +184,11 @@ static json_t *json_departure(const ls_departure *d)
 
 json_t *json_compared(const ls_report *report, const ls_report_run *run)
 {
-    return json_pack("{s:o, s:s, s:b, s:o, s:o}", "layout",
-                     json_layout(&run->layout, &report->common.config), "engine",
-                     ls_engine_name(run->engine), "bit_exact", (int)run->equal, "departure",
-                     run->equal ? json_null() : json_departure(&run->departure), "result",
-                     json_result(&run->result, report->n_runs <= LS_PAGE_ROWS));
+    return json_pack(
+        "{s:o, s:s, s:b, s:o, s:o}", "layout", json_layout(&run->layout, &report->common.config),
+        "engine", ls_engine_name(run->engine), "bit_exact", (int)run->equal, "departure",
+        run->equal ? json_null() : json_departure(&run->departure), "result",
+        json_result(&run->result, report->common.config.kind, report->n_runs <= LS_PAGE_ROWS));
 }
 
 ls_status print_json(json_t *object)

@@ -21,7 +21,7 @@ static void make_table(images_words *w, ls_option options[IMAGES_OPTIONS])
     options[0] = ls_option_string("model", &w->model, "NAME|FILE.json",
                                   "the network that they are for: how large an image is, how many "
                                   "channels it has and how many labels there are");
-    options[1] = ls_option_size("image-count", &w->count, 1, (size_t)1 << 24, "N", "how many");
+    options[1] = ls_option_size("image-count", &w->count, 1, (size_t)1 << 20, "N", "how many");
     options[2] = ls_option_u64("seed", &w->seed, 0, UINT64_MAX, "N",
                                "of what is drawn; train draws with this one");
     options[3] = ls_option_flag("help", &w->help, "this text");

@@ -26,6 +26,29 @@ exit:
     return status;
 }
 
+/* A network also keeps every output of the batch, and backward as many gradients. */
+static ls_status machine_holds_net(const ls_run *run, double parameters, double there)
+{
+    ls_status status = LS_OK;
+    char need_text[LS_NUMBER_TEXT], there_text[LS_NUMBER_TEXT];
+    const ls_net *net = &run->config.net;
+    ls_net_shapes shapes;
+    ls_net_shapes_of(net, &shapes);
+    double elements = (double)ls_net_shape_elements(&shapes.image);
+    for (size_t l = 0; l < net->count; l++)
+        elements += (double)ls_net_shape_elements(&shapes.layer[l]);
+    const double need =
+        parameters + 2.0 * elements * (double)run->batch * (double)ls_dtype_bytes(run->dtype);
+    if (there > 0.0 && need > there)
+        LS_FAIL(LS_ERR_INPUT,
+                "--model %s, --batch %zu: parameters and the outputs of all layers take %s, this "
+                "machine has %s",
+                ls_show(run->config.name), run->batch, bytes_text(need, need_text),
+                bytes_text(there, there_text));
+exit:
+    return status;
+}
+
 ls_status machine_holds_model(const ls_run *run)
 {
     ls_status status = LS_OK;
@@ -34,6 +57,10 @@ ls_status machine_holds_model(const ls_run *run)
     LS_TRY(count_elements(&run->config, &elements));
     /* Value, gradient and two moments: a store has room for both, whatever the optimizer. */
     double need = 4.0 * elements * (double)ls_dtype_bytes(run->dtype);
+    if (run->config.kind == LS_MODEL_NET) {
+        LS_TRY(machine_holds_net(run, need, there));
+        goto exit;
+    }
     if (there > 0.0 && need > there)
         LS_FAIL(LS_ERR_INPUT,
                 "--layers %zu, --d-model %zu, --d-ff %zu, --vocab %zu: %.3g parameters with "

@@ -51,6 +51,11 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
                         bool *ret_helped) LS_MUST_USE;
 void settings_free(settings *s);
 
+/* settings_table.c. Fills s->options: those of the command and, with s->only, of that kind of
+ * model; each beside the member that it sets. */
+void settings_make_table(settings *s, const command_spec *command);
+extern const char *const settings_engines[]; /* words of --gemm, in the order of s->engine */
+
 /* settings_data.c. Reads or makes the text or the images, for a run of s->run.config, and checks
  * them. */
 ls_status settings_read_data(settings *s) LS_MUST_USE;

@@ -33,6 +33,12 @@ static ls_status on_begin(void *context, const ls_run *run, const ls_param_table
     return LS_OK;
 }
 
+/* What a step counts. */
+static const char *unit_of(const settings *s)
+{
+    return s->run.config.kind == LS_MODEL_NET ? "images" : "tokens";
+}
+
 static ls_status on_step(void *context, const ls_step *step)
 {
     ls_status status = LS_OK;
@@ -40,12 +46,14 @@ static ls_status on_step(void *context, const ls_step *step)
     char text[64], rate[LS_NUMBER_TEXT];
     double seconds = (double)step->ns * 1e-9;
     LS_TRY(ls_losses_add(&o->run->losses, step));
-    if (o->steps != NULL && json_array_append_new(o->steps, json_step(step)) != 0)
+    if (o->steps != NULL &&
+        json_array_append_new(o->steps, json_step(step, o->settings->run.config.kind)) != 0)
         LS_FAIL(LS_ERR_MEMORY, "no memory for the JSON object");
     ls_progress_clear(&o->progress);
-    fprintf(o->out, "step %5llu  loss %-13.9g norm %-11.6g lr %-10.4g %9s tokens/s\n",
+    fprintf(o->out, "step %5llu  loss %-13.9g norm %-11.6g lr %-10.4g %9s %s/s\n",
             (unsigned long long)step->step, step->loss, step->norm, step->lr,
-            ls_number_text(seconds > 0.0 ? (uint64_t)((double)step->tokens / seconds) : 0, rate));
+            ls_number_text(seconds > 0.0 ? (uint64_t)((double)step->tokens / seconds) : 0, rate),
+            unit_of(o->settings));
     fflush(o->out);
     snprintf(text, sizeof text, "step %llu of %llu", (unsigned long long)step->step + 1,
              (unsigned long long)o->last);
@@ -59,9 +67,10 @@ static void print_result(FILE *out, const settings *s, const ls_train_result *re
     char rate[LS_NUMBER_TEXT], time[LS_NUMBER_TEXT];
     double seconds = (double)result->ns * 1e-9;
     uint64_t steps = result->last_step - result->first_step;
-    fprintf(out, "\n%s tokens/s, %llu step%s in %s\n",
+    fprintf(out, "\n%s %s/s, %llu step%s in %s\n",
             ls_number_text(seconds > 0.0 ? (uint64_t)((double)result->tokens / seconds) : 0, rate),
-            (unsigned long long)steps, steps == 1 ? "" : "s", ls_duration_text(result->ns, time));
+            unit_of(s), (unsigned long long)steps, steps == 1 ? "" : "s",
+            ls_duration_text(result->ns, time));
     if (s->run.save != NULL) fprintf(out, "saved in %s\n", ls_show(s->run.save));
     if (s->run.trace != NULL) fprintf(out, "trace in %s\n", ls_show(s->run.trace));
     fprintf(out, "digest: %s\n", result->digest);
@@ -78,7 +87,7 @@ static ls_status print_train_json(const settings *s, const ls_report *report, js
     json_t *more =
         json_pack("{s:o, s:s, s:s, s:O}", "layout", layout, "engine", ls_engine_name(run->engine),
                   "engine_description", engine, "steps_done", steps);
-    json_t *result = json_result(&run->result, true);
+    json_t *result = json_result(&run->result, s->run.config.kind, true);
     if (object == NULL || more == NULL || result == NULL || json_object_update(object, more) != 0 ||
         json_object_update(object, result) != 0) {
         json_decref(object);

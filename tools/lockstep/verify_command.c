@@ -166,7 +166,8 @@ static ls_status print_verify_json(const ls_report *report)
     json_t *object = json_run(report, "verify");
     json_t *baselines = json_array(), *layouts = json_array();
     for (size_t i = 0; i < report->n_baselines; i++)
-        json_array_append_new(baselines, json_baseline(&report->baselines[i]));
+        json_array_append_new(baselines,
+                              json_baseline(&report->baselines[i], report->common.config.kind));
     for (size_t i = 0; i < report->n_runs; i++)
         json_array_append_new(layouts, json_compared(report, &report->runs[i]));
     json_t *more =

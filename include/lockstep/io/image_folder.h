@@ -39,6 +39,13 @@ LS_API bool ls_image_has_png(void);
 LS_API ls_status ls_images_read(const char *folder, size_t channels,
                                 ls_images *ret_images) LS_MUST_USE;
 
+/* Writes a set as a folder that ls_images_read reads: FOLDER/LABEL/NUMBER.png, numbers from 0 in
+ * the order of the set; .pgm or .ppm where the library was built without libpng. The folder appears
+ * whole or not at all. (Read again, labels are in the order of their names, and images in that of
+ * their labels.) Errors: LS_ERR_INPUT: something that is not an empty folder stands there already;
+ * LS_ERR_IO, LS_ERR_MEMORY. */
+LS_API ls_status ls_images_write(const ls_images *images, const char *folder) LS_MUST_USE;
+
 LS_END_DECLS
 
 #endif
