@@ -27,13 +27,13 @@ typedef struct net_truth {
     ls_real *gradient[STEPS]; /* whole, as the store's slab */
 } net_truth;
 
-static size_t count_of(const ls_slot *slot)
+static inline size_t count_of(const ls_slot *slot)
 {
     return slot->rows * slot->cols;
 }
 
 /* Different images and labels in every step. */
-static void draw_batches(net_truth *t)
+static inline void draw_batches(net_truth *t)
 {
     const ls_net *net = &t->config.net;
     const size_t B = t->config.batch, pixels = net->channels * net->height * net->width;
@@ -57,7 +57,7 @@ static void draw_batches(net_truth *t)
 }
 
 /* Random weights of the usual size; biases, scales and shifts that are not all alike. */
-static void draw_parameters(net_truth *t)
+static inline void draw_parameters(net_truth *t)
 {
     ls_store_init(t->store, 23);
     for (size_t p = 0; p < t->table->count; p++) {
@@ -73,7 +73,7 @@ static void draw_parameters(net_truth *t)
     }
 }
 
-static void truth_of(net_truth *t, const ls_config *config, ls_engine engine)
+static inline void truth_of(net_truth *t, const ls_config *config, ls_engine engine)
 {
     ls_serial *serial = NULL;
     *t = (net_truth){.config = *config, .engine = engine};
@@ -94,7 +94,7 @@ static void truth_of(net_truth *t, const ls_config *config, ls_engine engine)
     ls_serial_destroy(&serial);
 }
 
-static void truth_free(net_truth *t)
+static inline void truth_free(net_truth *t)
 {
     for (size_t p = 0; p < t->table->count; p++) free(t->values[p]);
     for (size_t s = 0; s < STEPS; s++) free(t->gradient[s]);
@@ -112,7 +112,7 @@ typedef struct net_case {
     const ls_tap *tap;
 } net_case;
 
-static void hold(const net_case *c, int rank, ls_holding *holdings)
+static inline void hold(const net_case *c, int rank, ls_holding *holdings)
 {
     const net_truth *t = c->truth;
     ls_net_grids grids;
@@ -131,14 +131,14 @@ static void hold(const net_case *c, int rank, ls_holding *holdings)
 }
 
 /* What the rank holds of a whole parameter. */
-static ls_real *part_of(const ls_param *param, const ls_slot *slot, const ls_real *whole)
+static inline ls_real *part_of(const ls_param *param, const ls_slot *slot, const ls_real *whole)
 {
     ls_real *part = malloc((count_of(slot) + 1) * sizeof *part);
     ls_param_shard_in(param, slot->shard, sizeof *part, part, whole);
     return part;
 }
 
-static void compare_step(const net_case *c, const ls_store *store, size_t s, int rank)
+static inline void compare_step(const net_case *c, const ls_store *store, size_t s, int rank)
 {
     const net_truth *t = c->truth;
     for (size_t p = 0; p < t->table->count; p++) {
@@ -161,7 +161,7 @@ static void compare_step(const net_case *c, const ls_store *store, size_t s, int
     }
 }
 
-static void compare_states(const net_case *c, const ls_store *store, int rank)
+static inline void compare_states(const net_case *c, const ls_store *store, int rank)
 {
     const net_truth *t = c->truth;
     for (size_t p = 0; p < t->table->count; p++) {
@@ -173,7 +173,7 @@ static void compare_states(const net_case *c, const ls_store *store, int rank)
     }
 }
 
-static ls_status run_rank(ls_rank *rank, void *argument)
+static inline ls_status run_rank(ls_rank *rank, void *argument)
 {
     ls_status status = LS_OK;
     const net_case *c = argument;
@@ -210,7 +210,8 @@ exit:
 }
 
 /* Runs the network in a layout; options may be NULL. */
-static void run_in(const net_truth *truth, const ls_layout *layout, const ls_world_options *options)
+static inline void run_in(const net_truth *truth, const ls_layout *layout,
+                          const ls_world_options *options)
 {
     net_case c = {.truth = truth, .layout = *layout};
     char text[LS_LAYOUT_TEXT];
