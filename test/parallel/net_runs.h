@@ -251,6 +251,7 @@ static inline void net_run_begin_config(net_run *run, const ls_config *config, s
 {
     memset(run, 0, sizeof *run);
     run->config = *config;
+    run->config.batch = B;
     run->engine = engine;
     run->training = training;
     run->B = B;

@@ -67,7 +67,15 @@
     "{\"kind\": \"max_pool\", \"kernel\": [3, 1], \"stride\": 1}, "                                \
     "{\"kind\": \"global_pool\"}, " DENSE(3)
 
-static const char *const networks[] = {POOLS, RESPONSES, NORMS, COLUMN, NET_EVERYTHING, NET_GLOBAL};
+/* Three channels are one granule: where the next layer's channels are cut, one rank has all three
+ * and the others none. */
+#define NARROW                                                                                     \
+    NETWORK("narrow", 2, 5, 6, 3, 4, 4, 2)                                                         \
+    CONV(3, 2)                                                                                     \
+    "{\"kind\": \"batch_norm\"}, " CONV(8, 3) "{\"kind\": \"batch_norm\"}, " CONV(3, 1) DENSE(2)
+
+static const char *const networks[] = {POOLS,          RESPONSES,  NORMS, COLUMN,
+                                       NET_EVERYTHING, NET_GLOBAL, NARROW};
 enum { NETWORKS = sizeof networks / sizeof networks[0] };
 static net_run run;
 
@@ -78,15 +86,11 @@ static void begin(const char *json, size_t B, bool training, int passes)
     net_run_begin_config(&run, &config, B, LS_ENGINE_PORTABLE, training, passes);
 }
 
-/* Channels that every layer's granules divide into. */
-static bool divides(int channels)
+static bool legal(const ls_layout *layout)
 {
-    const ls_net_shapes *shapes = &run.f.serial->net->shapes;
-    if (shapes->image.axis.granules % (size_t)channels != 0) return false;
-    for (size_t l = 0; l < run.config.net.count; l++)
-        if (l + 1 < run.config.net.count && shapes->layer[l].axis.granules % (size_t)channels != 0)
-            return false;
-    return true;
+    const bool good = ls_net_layout_check(layout, &run.config) == LS_OK;
+    ls_error_clear();
+    return good;
 }
 
 /* Sample x spatial x channel. */
@@ -99,11 +103,8 @@ START_TEST(layouts)
     for (size_t g = 0; g < sizeof grids / sizeof grids[0]; g++)
         for (int channels = 1; channels <= 3; channels++) {
             ls_layout layout = net_layout(grids[g][0], grids[g][1], grids[g][2], channels);
-            if (!divides(channels) || (size_t)grids[g][1] > run.config.net.row_granules ||
-                (size_t)grids[g][2] > run.config.net.column_granules)
-                continue;
             layout.overlap = g % 2 == 1;
-            net_run_layout(&run, &layout);
+            if (legal(&layout)) net_run_layout(&run, &layout);
         }
     net_run_end(&run);
 }
@@ -122,24 +123,27 @@ START_TEST(evaluation)
 }
 END_TEST
 
-/* Each layer in turn in another grid than its neighbours, so that every kind is met at both sides
+/* Each layer in turn in another grid than those around it, so that every kind is met at both sides
  * of a redistribution. */
 START_TEST(strategies)
 {
-    static const int grids[][4] = {{4, 1, 1, 1}, {1, 4, 1, 1}, {1, 1, 4, 1}, {2, 1, 2, 1}};
+    static const int grids[][4] = {{4, 1, 1, 1}, {1, 4, 1, 1}, {1, 1, 4, 1}, {1, 1, 1, 4},
+                                   {2, 1, 2, 1}, {1, 2, 1, 2}, {2, 1, 1, 2}};
     begin(networks[_i], 5, true, 1);
-    for (size_t l = 0; l + 1 < run.config.net.count; l++) {
-        if (run.config.net.layers[l].kind == LS_NET_DENSE) continue;
-        for (size_t g = 0; g < 4; g++) {
-            ls_layout layout = net_layout(1, 2, 2, 1);
-            const int *n = grids[g];
-            if ((size_t)n[1] > run.config.net.row_granules ||
-                (size_t)n[2] > run.config.net.column_granules)
-                continue;
-            net_strategy(&layout, (int)l, n[0], n[1], n[2], n[3]);
+    /* An image of one column is cut by rows. */
+    const int across = run.config.net.width == 1 ? 1 : 2, down = 4 / across;
+    int tried = 0;
+    for (size_t l = 0; l + 1 < run.config.net.count; l++)
+        for (size_t g = 0; g < sizeof grids / sizeof grids[0]; g++) {
+            ls_layout layout = net_layout(1, down, across, 1);
+            net_strategy(&layout, (int)l, grids[g][0], grids[g][1], grids[g][2], grids[g][3]);
+            if (run.config.net.layers[l + 1].kind != LS_NET_DENSE)
+                net_strategy(&layout, (int)l + 1, 1, down, across, 1);
+            if (!legal(&layout)) continue;
             net_run_layout(&run, &layout);
+            tried++;
         }
-    }
+    ck_assert_int_gt(tried, 3 * (int)run.config.net.count);
     net_run_end(&run);
 }
 END_TEST
