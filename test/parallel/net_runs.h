@@ -62,7 +62,7 @@ static inline size_t net_point_elements(const net_run *run, int point, size_t l)
 
 static inline int net_point_of(const ls_view *view)
 {
-    if (view->kind != LS_VIEW_POINT || view->partial) return -1;
+    if (view->kind != LS_VIEW_POINT || view->crossing != LS_CROSSING_NONE) return -1;
     if (view->point == LS_POINT_OUTPUT) return view->gradient ? 1 : 0;
     if (view->point == LS_POINT_BATCH_MEAN) return 2;
     return view->point == LS_POINT_BATCH_RSTD ? 3 : -1;
