@@ -1,9 +1,9 @@
 /* conv2d_weight.c - the gradient of a convolution's weights, one granule of pixels at a time. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels/conv2d_scratch.h"
 #include "kernels/im2col.h"
+#include "kernels/pixel_run.h"
 #include "numerics/gemm_leaves.h"
 
 /* to[ch * ld + p] = the pixels p of a rectangle, row by row. */
@@ -13,8 +13,8 @@ static void copy_pixels(ls_real *to, size_t ld, const ls_real *from, ls_image_la
     from += ls_image_offset(layout, pixels);
     for (size_t ch = 0; ch < channels; ch++, from += ls_rectangle_count(layout.held))
         for (size_t r = 0; r < pixels.height; r++)
-            memcpy(to + ch * ld + r * pixels.width, from + r * layout.held.width,
-                   pixels.width * sizeof *to);
+            ls_copy_pixel_run(to + ch * ld + r * pixels.width, from + r * layout.held.width,
+                              pixels.width);
 }
 
 static void nothing(const ls_conv2d *conv, ls_real *dweight, size_t ld_weight)
