@@ -84,6 +84,10 @@ START_TEST(contract_over_blocks)
     check(LS_TRANS, LS_TRANS, 389, 787, ls_axis_of(12, 4), 1, 1013);
     check(LS_NO_TRANS, LS_NO_TRANS, 7, 18, ls_axis_of(12, 4192), 0, 11); /* a vocabulary */
     check(LS_NO_TRANS, LS_TRANS, 3, 5, ls_axis_of(2500, 1), 0, 1);       /* many leaves of one */
+    /* runs of many leaves in many tiles, each run taking over what the last ones left */
+    check(LS_TRANS, LS_TRANS, 41, 70, ls_axis_of(300, 3), 1, 7);
+    check(LS_NO_TRANS, LS_NO_TRANS, 29, 53, ls_axis_of(97, 11), 0, 7);
+    check(LS_NO_TRANS, LS_TRANS, 15, 101, ls_axis_of(43, 27), 2, 7);
 }
 END_TEST
 
