@@ -11,12 +11,6 @@ static size_t row_start(ls_image_layout layout, ls_rectangle pixels, size_t n, s
            ls_image_offset(layout, pixels) + r * layout.held.width;
 }
 
-static const ls_real *at(const ls_real *x, ls_image_layout layout, size_t channel, size_t row,
-                         size_t column)
-{
-    return x + row_start(layout, (ls_rectangle){row, column, 1, 1}, 0, channel, 0);
-}
-
 /* ---- statistics ---- */
 
 void ls_batch_norm_mean(ls_real *mean, const ls_real *sum, size_t count, size_t channels)
@@ -24,24 +18,24 @@ void ls_batch_norm_mean(ls_real *mean, const ls_real *sum, size_t count, size_t 
     for (size_t ch = 0; ch < channels; ch++) mean[ch] = sum[ch] / (ls_real)count;
 }
 
-typedef struct norm_terms {
-    const ls_real *dy, *x, *mean, *rstd;
-    ls_image_layout dy_layout, x_layout;
-} norm_terms;
-
-static void square_terms(ls_real *terms, const void *context, size_t channel, size_t row,
-                         size_t column, size_t n)
+static inline ls_real square(ls_real x, ls_real unused, ls_real mean, ls_real rstd)
 {
-    const norm_terms *t = context;
-    const ls_real *x = at(t->x, t->x_layout, channel, row, column), mean = t->mean[channel];
-    for (size_t i = 0; i < n; i++) terms[i] = (x[i] - mean) * (x[i] - mean);
+    (void)unused;
+    (void)rstd;
+    return (x - mean) * (x - mean);
+}
+
+static void fill_squares(ls_real *terms, const pixel_line *line, size_t first, size_t n)
+{
+    pixel_fill_with(terms, line, first, n, square);
 }
 
 void ls_batch_norm_squares(ls_real *sum, const ls_real *x, ls_image_layout layout,
                            ls_rectangle pixels, const ls_real *mean, size_t channels)
 {
-    const norm_terms t = {.x = x, .mean = mean, .x_layout = layout};
-    ls_pixel_terms_sum(sum, square_terms, &t, pixels, channels);
+    const pixel_block a = pixel_block_of(x, layout, pixels);
+    const pixel_terms t = {.a = a, .b = a, .mean = mean};
+    pixel_sums(sum, &t, pixels, channels, square, fill_squares);
 }
 
 void ls_batch_norm_rstd(ls_real *rstd, const ls_real *squares, size_t count, double eps,
@@ -84,22 +78,23 @@ void ls_batch_norm_forward(ls_real *y, ls_image_layout y_layout, const ls_real *
 /* ---- backward ---- */
 
 /* Differentiates y = xhat * scale + shift by scale: dy * xhat. */
-static void scale_terms(ls_real *terms, const void *context, size_t channel, size_t row,
-                        size_t column, size_t n)
+static inline ls_real scale_term(ls_real dy, ls_real x, ls_real mean, ls_real rstd)
 {
-    const norm_terms *t = context;
-    const ls_real *x = at(t->x, t->x_layout, channel, row, column);
-    const ls_real *dy = at(t->dy, t->dy_layout, channel, row, column);
-    const ls_real mean = t->mean[channel], rstd = t->rstd[channel];
-    for (size_t i = 0; i < n; i++) terms[i] = dy[i] * ((x[i] - mean) * rstd);
+    return dy * ((x - mean) * rstd);
+}
+
+static void fill_scale_terms(ls_real *terms, const pixel_line *line, size_t first, size_t n)
+{
+    pixel_fill_with(terms, line, first, n, scale_term);
 }
 
 void ls_batch_norm_scale_leaf(ls_real *sum, const ls_real *dy, ls_image_layout dy_layout,
                               const ls_real *x, ls_image_layout x_layout, ls_rectangle pixels,
                               const ls_real *mean, const ls_real *rstd, size_t channels)
 {
-    const norm_terms t = {dy, x, mean, rstd, dy_layout, x_layout};
-    ls_pixel_terms_sum(sum, scale_terms, &t, pixels, channels);
+    const pixel_terms t = {pixel_block_of(dy, dy_layout, pixels),
+                           pixel_block_of(x, x_layout, pixels), mean, rstd};
+    pixel_sums(sum, &t, pixels, channels, scale_term, fill_scale_terms);
 }
 
 /* Differentiates

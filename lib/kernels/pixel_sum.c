@@ -9,60 +9,38 @@
 
 enum { TERMS = 256 };
 
-typedef struct leaf {
-    pixel_terms *terms;
-    const void *context;
-    ls_rectangle pixels;
-    size_t channel;
-} leaf;
-
-/* T over the pixels first .. first + n of the rectangle. */
-static ls_real sum_pixels(const leaf *l, size_t first, size_t n)
+ls_real ls_pixel_sum_run(const pixel_line *line, size_t first, size_t n, pixel_fill *fill)
 {
     if (n > TERMS) {
         size_t left = ls_tree_split(n);
-        ls_real sum = sum_pixels(l, first, left);
-        return sum + sum_pixels(l, first + left, n - left);
+        ls_real sum = ls_pixel_sum_run(line, first, left, fill);
+        return sum + ls_pixel_sum_run(line, first + left, n - left, fill);
     }
     ls_real term[TERMS];
-    const size_t width = l->pixels.width;
-    for (size_t done = 0; done < n;) {
-        size_t row = (first + done) / width, column = (first + done) % width, run = width - column;
-        if (run > n - done) run = n - done;
-        l->terms(term + done, l->context, l->channel, l->pixels.top + row, l->pixels.left + column,
-                 run);
-        done += run;
-    }
-    return ls_tree_sum(term, n, 1);
+    fill(term, line, first, n);
+    if ((n & (n - 1)) != 0) return ls_tree_sum(term, n, 1);
+    for (; n > 1; n /= 2) /* a power of two: neighbours, then neighbours of these */
+        for (size_t i = 0; i < n / 2; i++) term[i] = term[2 * i] + term[2 * i + 1];
+    return term[0];
 }
 
-void ls_pixel_terms_sum(ls_real *sum, pixel_terms *terms, const void *context, ls_rectangle pixels,
-                        size_t channels)
+static inline ls_real element(ls_real a, ls_real b, ls_real mean, ls_real rstd)
 {
-    leaf l = {terms, context, pixels, 0};
-    for (; l.channel < channels; l.channel++)
-        sum[l.channel] = ls_rectangle_is_empty(pixels)
-                             ? (ls_real)-0.0
-                             : sum_pixels(&l, 0, ls_rectangle_count(pixels));
+    (void)b;
+    (void)mean;
+    (void)rstd;
+    return a;
 }
 
-typedef struct plain_terms {
-    const ls_real *x;
-    ls_image_layout layout;
-} plain_terms;
-
-static void copy_terms(ls_real *terms, const void *context, size_t channel, size_t row,
-                       size_t column, size_t n)
+static void fill_elements(ls_real *terms, const pixel_line *line, size_t first, size_t n)
 {
-    const plain_terms *p = context;
-    const ls_real *x = p->x + channel * ls_rectangle_count(p->layout.held) +
-                       ls_image_offset(p->layout, (ls_rectangle){row, column, 1, n});
-    for (size_t i = 0; i < n; i++) terms[i] = x[i];
+    pixel_fill_with(terms, line, first, n, element);
 }
 
 void ls_pixel_sum(ls_real *sum, const ls_real *x, ls_image_layout layout, ls_rectangle pixels,
                   size_t channels)
 {
-    const plain_terms p = {x, layout};
-    ls_pixel_terms_sum(sum, copy_terms, &p, pixels, channels);
+    const pixel_block a = pixel_block_of(x, layout, pixels);
+    const pixel_terms t = {.a = a, .b = a};
+    pixel_sums(sum, &t, pixels, channels, element, fill_elements);
 }

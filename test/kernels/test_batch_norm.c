@@ -148,6 +148,50 @@ START_TEST(in_the_stated_order)
 }
 END_TEST
 
+/* The three sums over a rectangle of r.height x r.width inside larger images. */
+static void check_sums(ls_rectangle r)
+{
+    enum { C = 3, MOST = 700 };
+    static ls_real x_term[MOST], dy_term[MOST], square[MOST], scaled[MOST];
+    const size_t h = r.top + r.height + 1, w = r.left + r.width + 2, n = r.height * r.width;
+    const ls_image_layout x_layout = whole(C, h, w);
+    /* dy covers more */
+    const ls_image_layout dy_layout = {{0, 0, h + 1, w + 1}, C * (h + 1) * (w + 1)};
+    const ls_real *x = noise(x_layout.stride, 1), *dy = noise(dy_layout.stride, 2);
+    const ls_real *mean = noise(C, 3), *rstd = noise(C, 4);
+    ls_real *sum = fresh(C), *squares = fresh(C), *scale = fresh(C);
+    ls_pixel_sum(sum, x, x_layout, r, C);
+    ls_batch_norm_squares(squares, x, x_layout, r, mean, C);
+    ls_batch_norm_scale_leaf(scale, dy, dy_layout, x, x_layout, r, mean, rstd, C);
+    for (size_t c = 0; c < C; c++) {
+        for (size_t k = 0; k < n; k++) {
+            const size_t row = r.top + k / r.width, column = r.left + k % r.width;
+            x_term[k] = x[(c * h + row) * w + column];
+            dy_term[k] = dy[(c * (h + 1) + row) * (w + 1) + column];
+            square[k] = (x_term[k] - mean[c]) * (x_term[k] - mean[c]);
+            scaled[k] = dy_term[k] * ((x_term[k] - mean[c]) * rstd[c]);
+        }
+        const ls_real nothing = NEG_ZERO;
+        ck_assert_msg(same_value(sum[c], n ? reference_tree(x_term, n) : nothing) &&
+                          same_value(squares[c], n ? reference_tree(square, n) : nothing) &&
+                          same_value(scale[c], n ? reference_tree(scaled, n) : nothing),
+                      "sums over %zu x %zu pixels, channel %zu", r.height, r.width, c);
+    }
+    arrays_end();
+}
+
+START_TEST(rectangles_of_every_size)
+{
+    for (size_t h = 0; h <= 9; h++)
+        for (size_t w = 0; w <= 9; w++) check_sums((ls_rectangle){h % 3, w % 2, h, w});
+    check_sums((ls_rectangle){1, 2, 16, 16});
+    check_sums((ls_rectangle){0, 3, 20, 33});
+    check_sums((ls_rectangle){2, 0, 32, 16});
+    check_sums((ls_rectangle){0, 0, 1, 257});
+    check_sums((ls_rectangle){0, 1, 513, 1});
+}
+END_TEST
+
 #ifdef LS_REAL_IS_F64
 typedef struct norm_case {
     size_t images, C, h, w;
@@ -215,7 +259,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {unequal_counts,     no_cancellation,     one_value_on_each_rank,
-                                  running_statistics, in_the_stated_order,
+                                  running_statistics, in_the_stated_order, rectangles_of_every_size,
 #ifdef LS_REAL_IS_F64
                                   gradients
 #endif

@@ -85,9 +85,9 @@ static ls_status statistics(known *k, ls_layout layout, const float *values, siz
     return status;
 }
 
-static bool near(double found, double right)
+static bool near(ls_real found, double right)
 {
-    return fabs(found - right) <= 4e-7 * fabs(right);
+    return fabs((double)found - right) <= 4e-7 * fabs(right);
 }
 
 /* Mean of means: {4, 4, 4, 4} on one rank and {0, 2} on the other have the mean 3, not 2.5. By
