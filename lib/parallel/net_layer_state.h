@@ -86,7 +86,7 @@ struct ls_sharded_net {
     ls_net_shapes shapes;
     ls_net_grids grids;
     ls_memory *memory;
-    ls_arena *lasting;   /* as long as the network                       */
+    ls_arena *lasting;   /* as long as the network; tables, on nobody's account */
     ls_arena *kept;      /* from forward to backward                     */
     ls_arena *temporary; /* during one call of a kind, which gives back what it took */
     ls_arena *handed;    /* the same, for what goes into a reduction     */

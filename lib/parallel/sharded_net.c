@@ -132,7 +132,7 @@ ls_status ls_sharded_net_create(ls_sharded_net **ret_net, const ls_sharded_net_s
     net->sums = calloc(net->net->count, sizeof(ls_net_sums *));
     if (net->layers == NULL || net->sums == NULL)
         LS_FAIL(LS_ERR_MEMORY, "no memory for a network of %zu layers", net->net->count);
-    LS_TRY(ls_arena_create(&net->lasting, net->memory, LS_MEM_TEMPORARY));
+    LS_TRY(ls_arena_create(&net->lasting, NULL, LS_MEM_TEMPORARY)); /* tables: as in stages */
     LS_TRY(ls_arena_create(&net->kept, net->memory, LS_MEM_ACTIVATIONS));
     LS_TRY(ls_arena_create(&net->temporary, net->memory, LS_MEM_TEMPORARY));
     LS_TRY(ls_arena_create(&net->handed, net->memory, LS_MEM_COMMUNICATION));

@@ -173,6 +173,36 @@ static inline void compare_states(const net_case *c, const ls_store *store, int 
     }
 }
 
+/* The network of a rank on the parameters that layout `held` gives it. Either may be NULL when
+ * *ret_status says so. */
+static inline void net_begin_as(const net_case *c, const net_case *held, ls_rank *rank,
+                                ls_store **ret_store, ls_sharded_net **ret_net,
+                                ls_status *ret_status)
+{
+    ls_status status = LS_OK;
+    const net_truth *t = c->truth;
+    const ls_sharded_net_setup setup = {ls_rank_world_group(rank), &c->layout, t->engine,
+                                        t->config.batch, c->tap};
+    ls_holding *holdings = calloc(t->table->count, sizeof *holdings);
+    hold(held, ls_rank_index(rank), holdings);
+    LS_TRY(ls_store_create(ret_store, t->table, holdings, ls_rank_memory(rank)));
+    for (size_t p = 0; p < t->table->count; p++) {
+        ls_slot *slot = &(*ret_store)->slots[p];
+        ls_param_shard_in(&t->table->params[p], slot->shard, sizeof(ls_real), slot->value,
+                          t->values[p]);
+    }
+    LS_TRY(ls_sharded_net_create(ret_net, &setup, *ret_store));
+exit:
+    free(holdings);
+    *ret_status = status;
+}
+
+static inline void net_begin(const net_case *c, ls_rank *rank, ls_store **ret_store,
+                             ls_sharded_net **ret_net, ls_status *ret_status)
+{
+    net_begin_as(c, c, rank, ret_store, ret_net, ret_status);
+}
+
 static inline ls_status run_rank(ls_rank *rank, void *argument)
 {
     ls_status status = LS_OK;
@@ -181,15 +211,8 @@ static inline ls_status run_rank(ls_rank *rank, void *argument)
     const int own = ls_rank_index(rank);
     ls_store *store = NULL;
     ls_sharded_net *net = NULL;
-    ls_holding *holdings = calloc(t->table->count, sizeof *holdings);
-    const ls_sharded_net_setup setup = {ls_rank_world_group(rank), &c->layout, t->engine,
-                                        t->config.batch, c->tap};
-    hold(c, own, holdings);
-    LS_TRY(ls_store_create(&store, t->table, holdings, ls_rank_memory(rank)));
-    for (size_t p = 0; p < t->table->count; p++)
-        ls_param_shard_in(&t->table->params[p], store->slots[p].shard, sizeof(ls_real),
-                          store->slots[p].value, t->values[p]);
-    LS_TRY(ls_sharded_net_create(&net, &setup, store));
+    net_begin(c, rank, &store, &net, &status);
+    if (status != LS_OK) goto exit;
     for (size_t s = 0; s < STEPS; s++) {
         const ls_share samples = ls_sharded_net_samples(net);
         const ls_batch batch = ls_batch_part(&t->batch[s], samples.first, samples.count);
@@ -205,7 +228,6 @@ static inline ls_status run_rank(ls_rank *rank, void *argument)
 exit:
     ls_sharded_net_destroy(&net);
     ls_store_destroy(&store);
-    free(holdings);
     return status;
 }
 

@@ -134,15 +134,8 @@ static ls_status train(ls_rank *rank, void *argument)
     const net_truth *t = c->truth;
     ls_store *store = NULL;
     ls_sharded_net *net = NULL;
-    ls_holding *holdings = calloc(t->table->count, sizeof *holdings);
-    const ls_sharded_net_setup setup = {ls_rank_world_group(rank), &c->layout, t->engine,
-                                        t->config.batch, c->tap};
-    hold(c, ls_rank_index(rank), holdings);
-    LS_TRY(ls_store_create(&store, t->table, holdings, ls_rank_memory(rank)));
-    for (size_t p = 0; p < t->table->count; p++)
-        ls_param_shard_in(&t->table->params[p], store->slots[p].shard, sizeof(ls_real),
-                          store->slots[p].value, t->values[p]);
-    LS_TRY(ls_sharded_net_create(&net, &setup, store));
+    net_begin(c, rank, &store, &net, &status);
+    if (status != LS_OK) goto exit;
     const ls_share samples = ls_sharded_net_samples(net);
     const ls_batch batch = ls_batch_part(&t->batch[0], samples.first, samples.count);
     ls_real loss = 0;
@@ -151,7 +144,6 @@ static ls_status train(ls_rank *rank, void *argument)
 exit:
     ls_sharded_net_destroy(&net);
     ls_store_destroy(&store);
-    free(holdings);
     return status;
 }
 
@@ -171,6 +163,7 @@ START_TEST(columns)
         run.layout.overlap = overlap;
         run_well(ls_layout_ranks(&run.layout), NULL, train, &run);
         for (size_t n = 0; n < c->batch; n++) {
+            ck_assert_msg(s.dy[n][0] != 0 && s.dy[n][0] == s.dy[n][c->n_y - 1], "%s: dy", c->name);
             for (size_t r = 0; r < c->n_y; r++)
                 ck_assert_msg(s.y[n][r] == (ls_real)c->y[n][r], "%s: y[%zu][%zu] is %g, not %d",
                               c->name, n, r, (double)s.y[n][r], c->y[n][r]);
