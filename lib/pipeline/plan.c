@@ -8,18 +8,20 @@
 #include "lockstep/parallel/sharding.h"
 #include "lockstep/partition/share.h"
 #include "pipeline/gradient_slots.h"
+#include "pipeline/plan_net.h"
 #include "pipeline/plan_parts.h"
 
 /* Elements that a rank holds of the table. */
 typedef struct held {
-    uint64_t values;   /* and as many of each moment */
+    uint64_t values;
+    uint64_t trained;  /* of them: what has moments, two of each; states have none */
     uint64_t made;     /* gradients of its own stages */
     uint64_t received; /* gradients of a use that another stage makes */
 } held;
 
 static held held_by(const ls_plan *plan, const ls_param_table *table, int rank)
 {
-    held sum = {0, 0, 0};
+    held sum = {0, 0, 0, 0};
     for (size_t i = 0; i < table->count; i++) {
         const ls_param *param = &table->params[i];
         ls_holding holding = ls_holding_of(table, &plan->layout, rank, i);
@@ -27,6 +29,7 @@ static held held_by(const ls_plan *plan, const ls_param_table *table, int rank)
         if (!holding.held) continue;
         ls_param_shard_shape(param, holding.shard, &rows, &cols);
         sum.values += rows * cols;
+        sum.trained += param->state ? 0 : rows * cols;
         for (int use = 0; use < param->uses; use++) {
             sum.made += holding.use_held[use] ? rows * cols : 0;
             sum.received += holding.use_received[use] ? rows * cols : 0;
@@ -85,7 +88,7 @@ static void plan_rank(ls_plan *plan, const ls_plan_setup *setup, const ls_param_
     own->live = ls_schedule_live(plan->schedule, at.pp, -1);
     own->bytes[LS_MEM_PARAMETERS] = sum->values * e;
     own->bytes[LS_MEM_GRADIENTS] = (common->slots * sum->made + sum->received) * e;
-    own->bytes[LS_MEM_OPTIMIZER] = 2 * sum->values * e;
+    own->bytes[LS_MEM_OPTIMIZER] = 2 * sum->trained * e;
     own->bytes[LS_MEM_ACTIVATIONS] = peaks.activations;
     own->bytes[LS_MEM_COMMUNICATION] = common->messages * axes.tokens * axes.D * e;
     own->bytes[LS_MEM_TEMPORARY] = peaks.working;
@@ -124,12 +127,52 @@ exit:
     return status;
 }
 
+/* A network: parameters as held, the rest layer by layer. */
+static ls_status plan_network(ls_plan *plan, const ls_param_table *table)
+{
+    ls_status status = LS_OK;
+    const uint64_t e = ls_dtype_bytes(plan->dtype);
+    LS_TRY(ls_plan_net(plan));
+    for (int r = 0; r < plan->ranks; r++) {
+        ls_rank_plan *own = &plan->rank[r];
+        const held sum = held_by(plan, table, r);
+        const int dp = ls_layout_coordinates(&plan->layout, r).dp;
+        ls_comm_count *squares = &own->comm[LS_OP_ALL_REDUCE];
+        squares->calls += 1;
+        squares->bytes += ls_param_table_granules(table) * 8;
+        own->bytes[LS_MEM_PARAMETERS] = sum.values * e;
+        own->bytes[LS_MEM_GRADIENTS] = sum.made * e;
+        own->bytes[LS_MEM_OPTIMIZER] = 2 * sum.trained * e;
+        own->at_once = (sum.values + sum.made + 2 * sum.trained) * e +
+                       own->bytes[LS_MEM_ACTIVATIONS] + own->bytes[LS_MEM_TEMPORARY];
+        own->gradient_slots = 1;
+        own->live = 1;
+        own->layers = plan->config.net.count;
+        own->sequences = ls_share_of(plan->config.batch, (size_t)plan->layout.dp, (size_t)dp).count;
+    }
+exit:
+    return status;
+}
+
 /* What makes every product of plan_sizes.c and plan_counts.c fit into 64 bits. */
 static ls_status check_size(const ls_plan *plan)
 {
     ls_status status = LS_OK;
     const ls_config *c = &plan->config;
     const double most = (double)((uint64_t)1 << 53);
+    if (c->kind == LS_MODEL_NET) { /* sizes of single layers are limited by ls_net_check */
+        ls_net_shapes shapes;
+        ls_net_shapes_of(&c->net, &shapes);
+        double pixels = 0;
+        for (size_t l = 0; l < c->net.count; l++)
+            pixels += 8.0 * (double)c->batch * (double)ls_net_shape_elements(&shapes.layer[l]);
+        if (!(pixels < most))
+            LS_FAIL(LS_ERR_INPUT,
+                    "--batch %zu: the activations of one step are about %.3g elements; a plan "
+                    "counts up to %.3g",
+                    c->batch, pixels, most);
+        goto exit;
+    }
     double wide = 10.0 * (double)c->d_model + 4.0 * (double)c->d_ff +
                   (double)c->heads * (double)c->seq +
                   (double)ls_axis_extent(ls_config_vocab_axis(c));
@@ -150,8 +193,12 @@ static ls_status check(const ls_plan *plan, const ls_plan_setup *setup)
     if (setup->dtype != LS_F32 && setup->dtype != LS_F64)
         LS_FAIL(LS_ERR_INPUT, "--dtype %s: use f32 or f64", ls_dtype_name(setup->dtype));
     LS_TRY(ls_config_check(config));
-    LS_TRY(ls_config_require(config, LS_MODEL_TRANSFORMER, "a plan"));
     LS_TRY(ls_layout_check(&plan->layout, config));
+    if (config->kind == LS_MODEL_NET && plan->ranks > LS_PLAN_MAX_NET_RANKS)
+        LS_FAIL(LS_ERR_INPUT,
+                "--spatial, --channel, --dp: a network's plan has at most %d ranks, "
+                "not %d",
+                LS_PLAN_MAX_NET_RANKS, plan->ranks);
     if (plan->ranks < 1 || plan->ranks > LS_PLAN_MAX_RANKS)
         LS_FAIL(LS_ERR_INPUT, "--tp %d, --pp %d, --dp %d: a plan has at most %d ranks",
                 plan->layout.tp, plan->layout.pp, plan->layout.dp, LS_PLAN_MAX_RANKS);
@@ -191,7 +238,10 @@ ls_status ls_plan_create(ls_plan **ret_plan, const ls_plan_setup *setup)
     LS_TRY(ls_schedule_create(&plan->schedule, plan->layout.schedule, plan->layout.pp,
                               plan->layout.micro_batches, plan->layout.virtual_stages));
     LS_TRY(find_bubble(plan));
-    LS_TRY(plan_ranks(plan, setup, table));
+    if (plan->config.kind == LS_MODEL_NET)
+        LS_TRY(plan_network(plan, table));
+    else
+        LS_TRY(plan_ranks(plan, setup, table));
     *ret_plan = plan;
     plan = NULL;
 exit:
@@ -205,6 +255,7 @@ void ls_plan_destroy(ls_plan **plan)
     if (!plan || !*plan) return;
     ls_schedule_destroy(&(*plan)->schedule);
     free((*plan)->rank);
+    free((*plan)->net_layers);
     free(*plan);
     *plan = NULL;
 }

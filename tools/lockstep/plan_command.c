@@ -34,7 +34,8 @@ ls_status plan_command(const command_spec *command, int argc, const char *const 
 
     LS_TRY(machine_plan(&p.plan, &s.run));
     LS_TRY(ls_timeline_create(&p.timeline, p.plan->schedule, 1, 2));
-    p.layer = ls_plan_layer(&p.plan->config, &p.plan->layout, p.plan->layout.recompute, 0);
+    if (p.plan->config.kind != LS_MODEL_NET)
+        p.layer = ls_plan_layer(&p.plan->config, &p.plan->layout, p.plan->layout.recompute, 0);
     p.machine_bytes = machine_bytes();
     LS_TRY(ls_rank_groups_create(&p.groups, p.plan->ranks, alike, p.plan));
     if (s.draw != NULL) LS_TRY(draw(&p, s.draw));

@@ -18,6 +18,10 @@ typedef struct planned {
 /* "(K - 1) / (V M + K - 1)": what the bubble of a layout is by ls_bubble_formula. */
 const char *bubble_formula_text(const ls_layout *layout);
 
+/* What passes between ranks for each layer of a network. */
+ls_status print_net_layers(FILE *file, const planned *p) LS_MUST_USE;
+json_t *json_net_layers(const ls_plan *plan);
+
 ls_status print_plan(FILE *file, const planned *p) LS_MUST_USE;
 ls_status print_plan_json(const planned *p) LS_MUST_USE;
 

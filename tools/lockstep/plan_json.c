@@ -43,12 +43,12 @@ ls_status print_plan_json(const planned *p)
                   json_integer(plan->bubble.under), "formula", bubble_formula_text(&plan->layout),
                   "share", json_number((double)plan->bubble.over / (double)plan->bubble.under));
     return print_json(json_pack(
-        "{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "command", "plan",
-        "command_line", p->settings->command_line, "version", LOCKSTEP_VERSION, "model",
+        "{s:s, s:s, s:s, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b}", "command",
+        "plan", "command_line", p->settings->command_line, "version", LOCKSTEP_VERSION, "model",
         json_config(&plan->config), "parameters", json_u64(plan->parameters), "layout",
         json_layout(&plan->layout, &plan->config), "dtype", plan->dtype == LS_F64 ? "f64" : "f32",
         "batch", json_u64(plan->config.batch), "ranks", groups, "layer_elements",
-        json_layer(&p->layer), "bubble", bubble, "at_least_bytes", json_number(need),
-        "machine_bytes", json_number(p->machine_bytes), "fits",
+        json_layer(&p->layer), "network_layers", json_net_layers(plan), "bubble", bubble,
+        "at_least_bytes", json_number(need), "machine_bytes", json_number(p->machine_bytes), "fits",
         (int)(p->machine_bytes <= 0.0 || need <= p->machine_bytes)));
 }

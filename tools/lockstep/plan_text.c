@@ -22,14 +22,22 @@ static void print_head(FILE *file, const planned *p)
     const ls_plan *plan = p->plan;
     const ls_config *c = &plan->config;
     char number[LS_NUMBER_TEXT], text[256];
-    fprintf(file,
-            "model   %s: %zu layers, width %zu, %zu heads, feed-forward %zu, %zu tokens a "
-            "sequence, %s parameters\n",
-            ls_show(c->name), c->layers, c->d_model, c->heads, c->d_ff, c->seq,
-            ls_number_text(plan->parameters, number));
+    const bool net = c->kind == LS_MODEL_NET;
+    if (net)
+        fprintf(file,
+                "model   %s: %zu layers, images of %zu x %zu x %zu, %zu classes, %s parameters\n",
+                ls_show(c->name), c->net.count, c->net.channels, c->net.height, c->net.width,
+                c->net.classes, ls_number_text(plan->parameters, number));
+    else
+        fprintf(file,
+                "model   %s: %zu layers, width %zu, %zu heads, feed-forward %zu, %zu tokens a "
+                "sequence, %s parameters\n",
+                ls_show(c->name), c->layers, c->d_model, c->heads, c->d_ff, c->seq,
+                ls_number_text(plan->parameters, number));
     ls_report_layout_name(&plan->layout, text, sizeof text);
     fprintf(file, "layout  %s: %d rank%s\n", text, plan->ranks, plan->ranks == 1 ? "" : "s");
-    fprintf(file, "step    %zu sequences, %s\n", c->batch, plan->dtype == LS_F64 ? "f64" : "f32");
+    fprintf(file, "step    %zu %s, %s\n", c->batch, net ? "images" : "sequences",
+            plan->dtype == LS_F64 ? "f64" : "f32");
 }
 
 static ls_status print_memory(FILE *file, const planned *p)
@@ -59,9 +67,13 @@ static ls_status print_memory(FILE *file, const planned *p)
                                      ls_number_text(rank->bytes[c], text)));
         LS_TRY(ls_text_table_add(table, ">= %s", ls_number_text(rank->at_once, text)));
     }
-    fputs("\nPeak bytes of each rank; alive: micro-batches between forward and backward; slots: "
-          "gradients\nthat wait for those of other micro-batches, and the one being made:\n",
-          file);
+    if (p->plan->config.kind == LS_MODEL_NET)
+        fputs("\nPeak bytes of each rank:\n", file);
+    else
+        fputs(
+            "\nPeak bytes of each rank; alive: micro-batches between forward and backward; slots: "
+            "gradients\nthat wait for those of other micro-batches, and the one being made:\n",
+            file);
     ls_text_table_print(table, file);
 exit:
     ls_text_table_destroy(&table);
@@ -205,7 +217,10 @@ ls_status print_plan(FILE *file, const planned *p)
     print_head(file, p);
     LS_TRY(print_memory(file, p));
     LS_TRY(print_traffic(file, p));
-    LS_TRY(print_layer(file, p));
+    if (p->plan->config.kind == LS_MODEL_NET)
+        LS_TRY(print_net_layers(file, p));
+    else
+        LS_TRY(print_layer(file, p));
     if (p->plan->layout.pp > 1) print_schedule(file, p);
     print_machine(file, p);
 exit:

@@ -43,6 +43,7 @@
 #include "lockstep/base/real.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/model/config.h"
+#include "lockstep/partition/layer_grid.h"
 #include "lockstep/pipeline/timeline.h"
 
 LS_BEGIN_DECLS
@@ -79,6 +80,27 @@ typedef struct ls_rank_plan {
     int live;                        /* micro-batches alive at once, over all its stages */
 } ls_rank_plan;
 
+/* Bytes that ranks receive: all together, and the one that receives most. */
+typedef struct ls_net_traffic {
+    uint64_t bytes, most;
+} ls_net_traffic;
+
+/* What passes between ranks for one layer of a convolutional network in one step. Beside what is
+ * counted from the blocks of all ranks stands the formula of the literature, O x edge x channels
+ * with O = (K - 1) / 2: what a rank with neighbours on all sides that the grid has receives
+ * forward. They agree for odd kernels with stride 1 and padding (K - 1) / 2 on images that the grid
+ * cuts evenly, without redistribution and with channels uncut. */
+typedef struct ls_net_layer_plan {
+    ls_layer_grid grid;
+    ls_net_traffic forward;  /* what it reads: halos, other channels, another grid           */
+    ls_net_traffic backward; /* of the gradient of its output: halos; max pooling's places too,
+                                response norm's sums too                                     */
+    ls_net_traffic returned; /* the gradient of what it reads, where that has another grid    */
+    uint64_t summed;         /* handed into reductions by all ranks: gradients of parameters,
+                                statistics, dx where channels are cut, the loss              */
+    uint64_t halo_formula;   /* 0: no window, or pixels that are not cut                       */
+} ls_net_layer_plan;
+
 typedef struct ls_plan_setup {
     const ls_config *config;
     const ls_layout *layout;
@@ -93,17 +115,22 @@ typedef struct ls_plan {
     ls_dtype dtype;
     uint64_t parameters; /* of the model, a tied embedding once */
     int ranks;
-    ls_rank_plan *rank;    /* one per rank */
-    ls_schedule *schedule; /* of every pipeline of the layout */
-    ls_ratio bubble;       /* of that schedule, exact, backward passes twice as long as forward */
+    ls_rank_plan *rank;            /* one per rank */
+    ls_net_layer_plan *net_layers; /* of a convolutional network, one per layer; else NULL */
+    ls_schedule *schedule;         /* of every pipeline of the layout */
+    ls_ratio bubble; /* of that schedule, exact, backward passes twice as long as forward */
 } ls_plan;
 
-enum { LS_PLAN_MAX_RANKS = 1 << 16 };
+enum { LS_PLAN_MAX_RANKS = 1 << 16, LS_PLAN_MAX_NET_RANKS = 1 << 11 };
 
-/* Plans a training run whose batches have at least one valid target, and label where the model asks
+/* Of a network's rank plan slots are 1, layers those of the network, live is 1, and sequences are
+ * the images of its replica.
+ *
+ * Plans a training run whose batches have at least one valid target, and label where the model asks
  * for them. Cost: for each rank the tasks of its schedule and the parameters of the table; nothing
  * of the model's size is allocated. Errors: those of ls_config_check and ls_layout_check;
- * LS_ERR_INPUT for more than LS_PLAN_MAX_RANKS ranks or more bytes than are counted; LS_ERR_MEMORY.
+ * LS_ERR_INPUT for more than LS_PLAN_MAX_RANKS ranks (LS_PLAN_MAX_NET_RANKS of a network, where
+ * each meets each other) or more bytes than are counted; LS_ERR_MEMORY.
  */
 LS_API ls_status ls_plan_create(ls_plan **ret_plan, const ls_plan_setup *setup) LS_MUST_USE;
 LS_API void ls_plan_destroy(ls_plan **plan);
