@@ -18,17 +18,18 @@
 #include "parallel/net_layer_state.h"
 #include "parallel/net_leaves.h"
 
+typedef struct statistics {
+    ls_real *mean, *rstd; /* C each */
+    ls_real *squares;     /* sum of (x - mean)^2; NULL: the running statistics were taken */
+} statistics;
+
 typedef struct norm {
+    statistics statistics; /* of the pass under way: the arrays are kept until backward */
     ls_net_leaves *leaves;
     size_t C;     /* channels of this rank, also when it has no pixel of them */
     size_t count; /* values of a channel in the global batch                  */
     ls_slot *scale, *shift, *running_mean, *running_variance;
 } norm;
-
-typedef struct statistics {
-    ls_real *mean, *rstd; /* C each */
-    ls_real *squares;     /* sum of (x - mean)^2; NULL: the running statistics were taken */
-} statistics;
 
 /* ---- sums over the global batch */
 
@@ -135,11 +136,11 @@ static ls_status forward(ls_sharded_net *net, ls_net_layer_state *l, ls_rectangl
                          const ls_real *x, const ls_image_box *x_box)
 {
     ls_status status = LS_OK;
-    const norm *n = l->lasting;
+    norm *n = l->lasting;
     const size_t C = n->C;
-    statistics *s = NULL;
+    statistics *s = &n->statistics;
     if (C == 0) goto exit; /* nor has any other member of the group */
-    LS_TRY(ls_arena_zalloc(net->kept, 1, sizeof *s, (void *)&s));
+    *s = (statistics){NULL, NULL, NULL};
     LS_TRY(ls_arena_alloc(net->kept, C, sizeof *s->mean, (void *)&s->mean));
     LS_TRY(ls_arena_alloc(net->kept, C, sizeof *s->rstd, (void *)&s->rstd));
     l->kept = s;

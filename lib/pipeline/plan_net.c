@@ -210,7 +210,9 @@ static uint64_t plan_rank(planner *p, size_t l, int rank, uint64_t *kept)
     if (layer->kind == LS_NET_RESPONSE_NORM) *kept += elements * p->e;
     if (l + 1 == p->net->count) { /* maximum and sum of each row; the losses */
         *kept += 2 * own.images.count * p->e;
-        all_reduce(p, rank, l, nodes_of(p, out, &grid, rank, false));
+        nodes = nodes_of(p, out, &grid, rank, false);
+        all_reduce(p, rank, l, nodes);
+        if (handed < nodes + 1) handed = nodes + 1;
     }
     return handed;
 }
