@@ -16,7 +16,7 @@ static void check_layouts(const char *name, ls_dtype dtype, size_t batch)
     for (int l = 0; l < NET_LAYOUTS; l++) {
         set_layout(&run, net_layouts[l]);
         run.batch = batch;
-        if ((size_t)run.layout.dp <= batch) check_run(&run);
+        if ((size_t)run.layout.dp <= batch && (dtype == LS_F32 || l % 3 == 1)) check_run(&run);
     }
     ls_images_free(&images);
 }
