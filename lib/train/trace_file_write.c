@@ -84,12 +84,18 @@ static void put_names(writer *w, const ls_layout *layout, int ranks)
             "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"tid\": 0, \"args\": "
             "{\"name\": \"pipeline rank %d\"}},\n",
             p, p);
+    const bool pixels = layout->down > 1 || layout->across > 1 || layout->channels > 1;
     for (int r = 0; r < ranks; r++) {
         ls_coordinates at = ls_layout_coordinates(layout, r);
         put(w,
             "{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %d, \"tid\": %d, \"args\": "
-            "{\"name\": \"rank %d (tp %d, dp %d)\"}},\n",
-            at.pp, r, r, at.tp, at.dp);
+            "{\"name\": \"rank %d (",
+            at.pp, r, r);
+        if (pixels)
+            put(w, "channel %d, column %d, row %d", at.channel, at.column, at.row);
+        else
+            put(w, "tp %d", at.tp);
+        put(w, ", dp %d)\"}},\n", at.dp);
     }
 }
 
