@@ -125,7 +125,7 @@ static void write_losses(FILE *file, const ls_report *report, const ls_report_ru
     char name[LS_LAYOUT_NAME];
     if (run->losses.count == 0) return;
     const ls_report_baseline *baseline = run->compared ? baseline_of(report, run->engine) : NULL;
-    ls_report_layout_name(&run->layout, name, sizeof name);
+    ls_report_layout_name(report->common.config.kind, &run->layout, name, sizeof name);
     fputs("<h2>Loss</h2>\n", file);
     if (baseline != NULL && run->equal)
         fprintf(file,

@@ -35,7 +35,7 @@ static void write_run(FILE *file, const ls_report *report, const ls_report_run *
 {
     char engine[96], layout[LS_LAYOUT_NAME];
     ls_engine_describe(run->engine, engine, sizeof engine);
-    ls_report_layout_name(&run->layout, layout, sizeof layout);
+    ls_report_layout_name(report->common.config.kind, &run->layout, layout, sizeof layout);
     fprintf(file, "<tr><td>%s</td><td class=\"n\">%d</td><td>%s</td><td>%s</td>", layout,
             run->result.ranks, engine, dtype_of(report));
     write_digest(file, run->result.digest);
@@ -65,7 +65,7 @@ static void write_grid_point(FILE *file, const ls_report *report, const ls_repor
         ns += runs[i].result.ns;
     }
     ls_engine_describe(runs[0].engine, engine, sizeof engine);
-    ls_report_grid_name(&runs[0].layout, grid, sizeof grid);
+    ls_report_grid_name(report->common.config.kind, &runs[0].layout, grid, sizeof grid);
     fprintf(file, "<tr><td>%s</td><td class=\"n\">%d</td><td>%s</td><td>%s</td>", grid,
             runs[0].result.ranks, engine, dtype_of(report));
     if (equal == count)

@@ -68,7 +68,7 @@ ls_status ls_page_places(FILE *file, const ls_report *report, const ls_report_ru
     const ls_layout *layout = &run->layout;
     char name[LS_LAYOUT_NAME];
     if (run->result.ranks == 1) return LS_OK;
-    ls_report_layout_name(layout, name, sizeof name);
+    ls_report_layout_name(report->common.config.kind, layout, name, sizeof name);
     fprintf(file, "<h2>Where ranks stand</h2>\n<p>%s:", name);
     if (layout->dp > 1) fputs(" a row per replica, which has its own sequences;", file);
     if (layout->pp > 1)

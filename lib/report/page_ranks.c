@@ -26,7 +26,8 @@ static bool write_layout_bars(FILE *file, const ls_report *report)
     for (size_t i = 0; i < report->n_runs && n <= LS_PAGE_ROWS; i++) {
         const ls_report_run *run = &report->runs[i];
         if (run->result.rank == NULL || run->engine != report->runs[0].engine) continue;
-        ls_report_layout_name(&run->layout, bars[n].name, sizeof bars[n].name);
+        ls_report_layout_name(report->common.config.kind, &run->layout, bars[n].name,
+                              sizeof bars[n].name);
         bars[n++].bytes = run->result.rank[fullest_rank(&run->result)].peak_bytes;
     }
     if (n < 2) return false;
@@ -53,7 +54,7 @@ ls_status ls_page_memory(FILE *file, const ls_report *report, const ls_report_ru
           "categories may fall at different times.</p>\n",
           file);
     if (report->n_runs <= LS_PAGE_ROWS) legend = !write_layout_bars(file, report);
-    ls_report_layout_name(&run->layout, layout, sizeof layout);
+    ls_report_layout_name(report->common.config.kind, &run->layout, layout, sizeof layout);
     fprintf(file, "<h3>Per rank, %s</h3>\n", layout);
     if (groups.count < run->result.ranks)
         fputs("<p class=\"soft\">Ranks that are alike share a bar.</p>\n", file);
@@ -126,7 +127,7 @@ static ls_status write_layout_traffic(FILE *file, const ls_report *report, const
             run->engine != report->runs[0].engine)
             continue;
         LS_TRY(ls_rank_groups_create(&all, run->result.ranks, all_alike, NULL));
-        ls_report_layout_name(&run->layout, layout, sizeof layout);
+        ls_report_layout_name(report->common.config.kind, &run->layout, layout, sizeof layout);
         fprintf(file, "<tr><td class=\"name\">%s</td>", layout);
         write_traffic_row(file, &all, 0, &run->result, used);
         ls_rank_groups_free(&all);
@@ -166,7 +167,7 @@ ls_status ls_page_traffic(FILE *file, const ls_report *report, const ls_report_r
         LS_TRY(write_layout_traffic(file, report, used));
     if (run->layout.pp > 1 || report->n_runs == 1 || report->n_runs > LS_PAGE_ROWS) {
         char layout[LS_LAYOUT_NAME];
-        ls_report_layout_name(&run->layout, layout, sizeof layout);
+        ls_report_layout_name(report->common.config.kind, &run->layout, layout, sizeof layout);
         fprintf(file, "<h3>Per rank, %s</h3>\n", layout);
         LS_TRY(ls_rank_groups_of_result(&groups, &run->result, &run->layout));
         write_traffic_head(file, "rank", used);

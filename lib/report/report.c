@@ -75,11 +75,11 @@ const ls_report_run *ls_report_featured(const ls_report *report)
     return best;
 }
 
-void ls_report_layout_name(const ls_layout *layout, char *buffer, size_t size)
+void ls_report_layout_name(ls_model_kind kind, const ls_layout *layout, char *buffer, size_t size)
 {
     char text[LS_LAYOUT_TEXT];
     ls_layout_describe(layout, text, sizeof text);
-    if (ls_layout_ranks(layout) > 1)
+    if (ls_layout_ranks(layout) > 1 || kind == LS_MODEL_NET)
         ls_layout_describe(layout, buffer, size);
     else if (strcmp(text, "one rank") == 0)
         snprintf(buffer, size, "tp 1");
@@ -87,7 +87,7 @@ void ls_report_layout_name(const ls_layout *layout, char *buffer, size_t size)
         snprintf(buffer, size, "tp 1, %s", text);
 }
 
-void ls_report_grid_name(const ls_layout *layout, char *buffer, size_t size)
+void ls_report_grid_name(ls_model_kind kind, const ls_layout *layout, char *buffer, size_t size)
 {
     ls_layout grid = ls_layout_serial();
     grid.dp = layout->dp;
@@ -95,7 +95,10 @@ void ls_report_grid_name(const ls_layout *layout, char *buffer, size_t size)
     grid.cp = layout->cp;
     grid.tp = layout->tp;
     grid.sp = layout->sp;
-    ls_report_layout_name(&grid, buffer, size);
+    grid.down = layout->down;
+    grid.across = layout->across;
+    grid.channels = layout->channels;
+    ls_report_layout_name(kind, &grid, buffer, size);
 }
 
 void ls_report_count(const ls_report *report, size_t *ret_equal, size_t *ret_different)

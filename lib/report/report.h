@@ -39,8 +39,8 @@ typedef struct ls_report_run {
 } ls_report_run;
 
 typedef struct ls_report {
-    const char *command; /* as typed, for the reader to repeat */
-    ls_run common;       /* what all runs share; layout and engine are not read */
+    const char *command;   /* as typed, for the reader to repeat */
+    ls_run common;         /* what all runs share; layout and engine are not read */
     const char *text_name; /* of the text or the images */
     ls_param_table *table;
     ls_report_baseline *baselines;
@@ -58,12 +58,13 @@ void ls_report_destroy(ls_report **report);
  * with the most ranks, of several the first; NULL when none was made. */
 const ls_report_run *ls_report_featured(const ls_report *report);
 
-/* "tp 2 x pp 2" as ls_layout_describe writes it, but "tp 1" for one rank: it runs the parallel code
- * and is not the serial baseline. */
-void ls_report_layout_name(const ls_layout *layout, char *buffer, size_t size);
+/* "tp 2 x pp 2" as ls_layout_describe writes it, but for one rank of a transformer "tp 1": it runs
+ * the parallel code and is not the serial baseline. Of a network that is "one rank". */
+void ls_report_layout_name(ls_model_kind kind, const ls_layout *layout, char *buffer, size_t size);
 
-/* The same of its grid point alone: "dp 2 x pp 2 x tp 2, sp". */
-void ls_report_grid_name(const ls_layout *layout, char *buffer, size_t size);
+/* The same of its grid point alone: "dp 2 x pp 2 x tp 2, sp", "dp 2 x spatial 2x1 x channel
+ * 2". */
+void ls_report_grid_name(ls_model_kind kind, const ls_layout *layout, char *buffer, size_t size);
 
 /* How many of the runs so far were compared and are equal, and how many differ. */
 void ls_report_count(const ls_report *report, size_t *ret_equal, size_t *ret_different);

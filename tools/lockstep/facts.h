@@ -19,7 +19,8 @@ ls_status print_ranks(FILE *file, const ls_train_result *result,
 void print_compared(FILE *file, const ls_report *report, const ls_report_run *run, int width);
 
 /* One line for the runs of a sweep at one point (dp, pp, tp, sp). */
-void print_grid_point(FILE *file, const ls_report_run *runs, size_t count, int width);
+void print_grid_point(FILE *file, const ls_report *report, const ls_report_run *runs, size_t count,
+                      int width);
 
 void print_truth(FILE *file, const ls_report_baseline *baseline, int width);
 

@@ -50,10 +50,32 @@ static json_t *json_partition(const ls_layout *layout, const ls_config *config)
     return array;
 }
 
+/* {"conv2": [4, 1, 1, 2]}: samples, down, across, channels. */
+static json_t *json_strategies(const ls_layout *layout, const ls_net *net)
+{
+    json_t *object = json_object();
+    for (int i = 0; i < layout->n_strategies; i++) {
+        const ls_strategy *s = &layout->strategies[i];
+        json_object_set_new(object, net->layers[s->layer].name,
+                            json_pack("[i, i, i, i]", s->grid.samples, s->grid.down, s->grid.across,
+                                      s->grid.channels));
+    }
+    return object;
+}
+
+static json_t *json_net_layout(const ls_layout *layout, const ls_net *net, const char *name)
+{
+    return json_pack("{s:s, s:i, s:i, s:[i, i], s:i, s:b, s:o}", "name", name, "ranks",
+                     ls_layout_ranks(layout), "dp", layout->dp, "spatial", layout->down,
+                     layout->across, "channel", layout->channels, "overlap", (int)layout->overlap,
+                     "strategies", json_strategies(layout, net));
+}
+
 json_t *json_layout(const ls_layout *layout, const ls_config *config)
 {
     char name[LS_LAYOUT_TEXT];
-    ls_report_layout_name(layout, name, sizeof name);
+    ls_report_layout_name(config->kind, layout, name, sizeof name);
+    if (config->kind == LS_MODEL_NET) return json_net_layout(layout, &config->net, name);
     return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:b, s:s, s:i, s:i, s:s, s:o}", "name", name,
                      "ranks", ls_layout_ranks(layout), "tp", layout->tp, "cp", layout->cp, "dp",
                      layout->dp, "pp", layout->pp, "sp", (int)layout->sp, "schedule",

@@ -42,7 +42,7 @@ void print_run(FILE *file, const settings *s, const ls_report *report, const ls_
     if (s->run.serial) {
         fputs("layout  serial\n", file);
     } else if (layout != NULL) {
-        ls_report_layout_name(layout, text, sizeof text);
+        ls_report_layout_name(s->run.config.kind, layout, text, sizeof text);
         fprintf(file, "layout  %s%s\n", text,
                 layout->pp > 1 && layout->micro_batches == 1
                     ? " (1 micro-batch: one stage works at a time)"
@@ -114,7 +114,7 @@ exit:
 void print_compared(FILE *file, const ls_report *report, const ls_report_run *run, int width)
 {
     char layout[LS_LAYOUT_NAME], number[LS_NUMBER_TEXT];
-    ls_report_layout_name(&run->layout, layout, sizeof layout);
+    ls_report_layout_name(report->common.config.kind, &run->layout, layout, sizeof layout);
     fprintf(file, "%-*s %-9s %s  %.16s  %8s\n", width, layout, ls_engine_name(run->engine),
             run->equal ? "bit-exact" : "DIFFERENT", run->result.digest,
             ls_duration_text(run->result.ns, number));
@@ -125,7 +125,8 @@ void print_compared(FILE *file, const ls_report *report, const ls_report_run *ru
     }
 }
 
-void print_grid_point(FILE *file, const ls_report_run *runs, size_t count, int width)
+void print_grid_point(FILE *file, const ls_report *report, const ls_report_run *runs, size_t count,
+                      int width)
 {
     char name[LS_LAYOUT_NAME], number[LS_NUMBER_TEXT];
     size_t equal = 0;
@@ -134,7 +135,7 @@ void print_grid_point(FILE *file, const ls_report_run *runs, size_t count, int w
         equal += runs[i].equal ? 1 : 0;
         ns += runs[i].result.ns;
     }
-    ls_report_grid_name(&runs[0].layout, name, sizeof name);
+    ls_report_grid_name(report->common.config.kind, &runs[0].layout, name, sizeof name);
     fprintf(file, "%-*s %-9s %3zu layout%s %3zu bit-exact  %8s\n", width, name,
             ls_engine_name(runs[0].engine), count, count == 1 ? ", " : "s,", equal,
             ls_duration_text(ns, number));

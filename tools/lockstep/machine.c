@@ -85,14 +85,21 @@ ls_status machine_holds_layout(const ls_run *run)
     double there = machine_bytes();
     if (run->serial || there <= 0.0) return LS_OK;
     LS_TRY(machine_plan(&plan, run));
-    if (ls_plan_bytes(plan) > there)
+    const double need = ls_plan_bytes(plan);
+    char layout[256];
+    ls_layout_describe(&run->layout, layout, sizeof layout);
+    if (run->config.kind == LS_MODEL_NET && need > there)
+        LS_FAIL(LS_ERR_INPUT,
+                "--batch %zu, %s: this layout needs at least %s on %d rank%s; this machine has %s",
+                run->batch, layout, bytes_text(need, need_text), plan->ranks,
+                plan->ranks == 1 ? "" : "s together", bytes_text(there, there_text));
+    if (need > there)
         LS_FAIL(LS_ERR_INPUT,
                 "--tp %d, --pp %d, --dp %d, --batch %zu: this layout needs at least %s on %d "
                 "rank%s%s; this machine has %s",
                 run->layout.tp, run->layout.pp, run->layout.dp, run->batch,
-                bytes_text(ls_plan_bytes(plan), need_text), plan->ranks,
-                plan->ranks == 1 ? "" : "s", plan->ranks == 1 ? "" : " together",
-                bytes_text(there, there_text));
+                bytes_text(need, need_text), plan->ranks, plan->ranks == 1 ? "" : "s",
+                plan->ranks == 1 ? "" : " together", bytes_text(there, there_text));
 exit:
     ls_plan_destroy(&plan);
     return status;

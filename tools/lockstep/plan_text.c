@@ -34,7 +34,7 @@ static void print_head(FILE *file, const planned *p)
                 "sequence, %s parameters\n",
                 ls_show(c->name), c->layers, c->d_model, c->heads, c->d_ff, c->seq,
                 ls_number_text(plan->parameters, number));
-    ls_report_layout_name(&plan->layout, text, sizeof text);
+    ls_report_layout_name(c->kind, &plan->layout, text, sizeof text);
     fprintf(file, "layout  %s: %d rank%s\n", text, plan->ranks, plan->ranks == 1 ? "" : "s");
     fprintf(file, "step    %zu %s, %s\n", c->batch, net ? "images" : "sequences",
             plan->dtype == LS_F64 ? "f64" : "f32");

@@ -103,7 +103,7 @@ static ls_status verify_layout(verification *v, const ls_record *serial, ls_engi
     now->layout = run.layout = *layout;
     now->engine = run.engine = engine;
     v->losses = &now->losses;
-    ls_report_layout_name(layout, v->what, sizeof v->what);
+    ls_report_layout_name(run.config.kind, layout, v->what, sizeof v->what);
     status = ls_verify_run(serial, &run, &watcher, &now->departure, &now->result);
     ls_progress_clear(&v->progress);
     if (status != LS_OK && status != LS_DIFFERENT) {
@@ -150,7 +150,8 @@ static ls_status verify_engine(verification *v, ls_engine engine)
         if (s->sweep == 0 || (i + 1 < v->sweep.count &&
                               ls_same_grid(&v->sweep.layouts[i], &v->sweep.layouts[i + 1])))
             continue;
-        print_grid_point(v->out, &v->report->runs[first], v->report->n_runs - first, v->width);
+        print_grid_point(v->out, v->report, &v->report->runs[first], v->report->n_runs - first,
+                         v->width);
         fflush(v->out);
         first = v->report->n_runs;
     }
@@ -231,8 +232,9 @@ static ls_status choose_layouts(verification *v)
     v->width = 10;
     for (size_t i = 0; i < v->sweep.count; i++) {
         char name[LS_LAYOUT_NAME];
-        ls_report_grid_name(&v->sweep.layouts[i], name, sizeof name);
-        if (s->sweep == 0) ls_report_layout_name(&v->sweep.layouts[i], name, sizeof name);
+        ls_report_grid_name(s->run.config.kind, &v->sweep.layouts[i], name, sizeof name);
+        if (s->sweep == 0)
+            ls_report_layout_name(s->run.config.kind, &v->sweep.layouts[i], name, sizeof name);
         if ((int)strlen(name) > v->width) v->width = (int)strlen(name);
     }
 exit:
