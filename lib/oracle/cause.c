@@ -48,6 +48,17 @@ static const struct {
                                     4},
     [LS_CAUSE_VARIANCE_UNBIASED] = {"variance-unbiased", "variance divided by D - 1", 14},
     [LS_CAUSE_RESIDUAL] = {"residual", "residual connection taken elsewhere or left out", 6},
+    [LS_CAUSE_HALO] = {"halo-off-by-one", "halo off by one", 3},
+    [LS_CAUSE_HALO_CORNER] = {"halo-corner-missing", "halo corner missing", 2},
+    [LS_CAUSE_HALO_MISSING] = {"halo-missing", "halo missing", 4},
+    [LS_CAUSE_DY_HALO] = {"dy-halo-missing", "dy halo missing", 4},
+    [LS_CAUSE_LOCAL_STATISTICS] = {"local-statistics", "local batch-norm statistics", 5},
+    [LS_CAUSE_AVERAGED_STATISTICS] = {"averaged-statistics",
+                                      "batch-norm statistics averaged with unequal counts", 6},
+    [LS_CAUSE_WEIGHT_GRADIENT] = {"weight-gradient-not-reduced", "weight gradient not reduced", 7},
+    [LS_CAUSE_RUNNING] = {"running-statistics", "running statistics moved by another rule", 8},
+    [LS_CAUSE_POOLING] = {"pooling", "another divisor or another of equals in pooling", 9},
+    [LS_CAUSE_KERNEL_FLIPPED] = {"kernel-flipped", "kernels turned by half a turn", 9},
     [LS_CAUSE_POSITIONS] = {"positions", "positions that begin again, or rotary pairs otherwise",
                             19},
 };
@@ -123,6 +134,7 @@ static double work_of(const ls_graph *graph, int place)
 {
     const ls_graph_node *node = &graph->nodes[place];
     const ls_config *config = &graph->table->config;
+    if (config->kind == LS_MODEL_NET) return ls_net_work_of(graph, place);
     const double n = (double)ls_graph_elements(graph, place), S = (double)graph->S;
     const double D = (double)config->d_model, tokens = (double)graph->B * S;
     switch (node->make) {
@@ -188,6 +200,8 @@ const char *ls_search_size(const ls_search *search, size_t k, char text[64])
         size_t size;
         const char *name;
     } axes[] = {{(size_t)l->tp, "tp"},
+                {(size_t)l->channels, "channel"},
+                {(size_t)l->down * (size_t)l->across, "spatial"},
                 {(size_t)l->dp, "dp"},
                 {(size_t)l->pp, "pp"},
                 {(size_t)l->micro_batches, "micro-batches"},
@@ -199,7 +213,7 @@ const char *ls_search_size(const ls_search *search, size_t k, char text[64])
         const int more =
             snprintf(text + length, 64 - length, "%s%s", length ? " or " : " = ", axes[i].name);
         length += (size_t)more;
-        if (i == 3 && length) break; /* a product with 1 is no news */
+        if (i == 5 && length) break; /* a product with 1 is no news */
     }
     return text;
 }
@@ -225,9 +239,19 @@ static ls_cause_family *const families[] = {
     ls_cause_uses,      ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement,
     ls_cause_dropout,   ls_cause_replicas, ls_cause_residuals,   ls_cause_updates};
 
+static ls_cause_family *const net_families[] = {
+    ls_cause_gradients, ls_cause_net_halo, ls_cause_net_statistics, ls_cause_uses,
+    ls_cause_net_sums,  ls_cause_batch,    ls_cause_net_formula,    ls_cause_dropout,
+    ls_cause_replicas,  ls_cause_updates};
+
 static ls_status try_all(ls_search *search)
 {
     ls_status status = LS_OK;
+    if (search->config->kind == LS_MODEL_NET) {
+        for (size_t i = 0; i < sizeof net_families / sizeof *net_families; i++)
+            LS_TRY(net_families[i](search));
+        goto exit;
+    }
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) LS_TRY(families[i](search));
 exit:
     return status;

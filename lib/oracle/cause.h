@@ -39,6 +39,17 @@ typedef enum ls_cause {
     LS_CAUSE_OPTIMIZER_VARIANT, /* another formula or number of the optimizer's step, or no step */
     LS_CAUSE_VARIANCE_UNBIASED, /* variance divided by D - 1 */
     LS_CAUSE_RESIDUAL,          /* taken from another tensor, left out, its gradient left out */
+    /* of convolutional networks */
+    LS_CAUSE_HALO,                /* pixels of neighbours off by one row or column */
+    LS_CAUSE_HALO_CORNER,         /* without those across a corner */
+    LS_CAUSE_HALO_MISSING,        /* none at all */
+    LS_CAUSE_DY_HALO,             /* none of the neighbours' gradients */
+    LS_CAUSE_LOCAL_STATISTICS,    /* batch norm by a rank's own mean and variance */
+    LS_CAUSE_AVERAGED_STATISTICS, /* by means of the ranks', whatever each has */
+    LS_CAUSE_WEIGHT_GRADIENT,     /* of a rank's own images and pixels alone */
+    LS_CAUSE_RUNNING,             /* running statistics by another rule */
+    LS_CAUSE_POOLING,             /* another divisor, or the last of equals */
+    LS_CAUSE_KERNEL_FLIPPED,      /* a convolution in the place of a correlation */
     LS_CAUSES
 } ls_cause;
 

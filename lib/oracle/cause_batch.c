@@ -58,6 +58,7 @@ static size_t targets_in(const ls_search *search, size_t from, size_t to)
 {
     const ls_batch *batch = search->of->operands.batch;
     size_t n = 0;
+    if (batch->labels) return to - from; /* every image has one */
     for (size_t t = from * batch->S; batch->targets && t < to * batch->S; t++)
         n += batch->targets[t] != LS_IGNORE;
     return n;
@@ -77,7 +78,10 @@ void ls_weights_of_means(const ls_search *search, const ls_batch_cut *cut, bool 
 
 /* ---- the loss and its gradient, token by token ---- */
 
-enum { LOSSES = 1u << LS_MAKE_TOKEN_LOSS | 1u << LS_MAKE_ORDER_LOSS | 1u << LS_MAKE_MEAN };
+enum {
+    LOSSES = 1u << LS_MAKE_TOKEN_LOSS | 1u << LS_MAKE_ORDER_LOSS | 1u << LS_MAKE_IMAGE_LOSS |
+             1u << LS_MAKE_MEAN
+};
 
 /* A gradient further back is that of its sequences' losses: scaled as they are. */
 static void propose_scaled(ls_search *search, ls_cause cause, const double *weights,

@@ -9,6 +9,20 @@
 
 enum { MASKS = 1u << LS_MAKE_DROPOUT | 1u << LS_MAKE_RESIDUAL | 1u << LS_MAKE_HEADS };
 
+/* The rate of the node's dropout, or of one that it goes back through; 0: there is none. */
+static double rate_of(const ls_search *search)
+{
+    const ls_graph *graph = search->graph;
+    double rate = search->config->dropout;
+    if (search->config->kind != LS_MODEL_NET) return rate;
+    if (search->node->make == LS_MAKE_DROPOUT) return ls_graph_dropout(graph, search->node);
+    for (size_t r = 0; search->node->make == LS_MAKE_GRADIENT && r < graph->count; r++)
+        if (graph->nodes[r].make == LS_MAKE_DROPOUT &&
+            ls_graph_slot(&graph->nodes[r], search->node->of) >= 0)
+            rate = ls_graph_dropout(graph, &graph->nodes[r]);
+    return rate;
+}
+
 /* A mask that another variant or batch draws. */
 static ls_status try_mask(ls_search *search, const ls_variant *variant, const ls_batch *batch,
                           const char *text)
@@ -47,7 +61,9 @@ static ls_status try_known(ls_search *search)
         snprintf(text, sizeof text, "the mask of step %u, not %u", batch.step, right->step);
         if (batch.step != right->step) LS_TRY(try_mask(search, &none, &batch, text));
     }
-    for (int layer = 0; layer <= (int)search->config->layers; layer++) {
+    const bool net = search->config->kind == LS_MODEL_NET;
+    const size_t layers = net ? search->config->net.count - 1 : search->config->layers;
+    for (int layer = 0; layer <= (int)layers; layer++) {
         const ls_variant variant = {.mask_layer = 1 + layer};
         snprintf(text, sizeof text, "the mask of layer %d", layer);
         if (search->node->layer >= 0 && layer != search->node->layer)
@@ -123,7 +139,7 @@ static ls_status try_any(ls_search *search)
              "%.3g",
              search->node->phase == LS_GRAPH_BACKWARD ? "backward another mask than forward"
                                                       : "another mask",
-             other, search->n, (double)kept / (double)search->n, 1 - search->config->dropout);
+             other, search->n, (double)kept / (double)search->n, 1 - rate_of(search));
     if (search->n > 1)
         ls_search_propose(search, LS_CAUSE_DROPOUT_MASK, search->trial, search->trial_bound, text);
 exit:
@@ -135,7 +151,7 @@ ls_status ls_cause_dropout(ls_search *search)
 {
     ls_status status = LS_OK;
     const ls_batch *batch = search->of->operands.batch;
-    if (!batch->dropout || search->config->dropout == 0) goto exit;
+    if (!batch->dropout || rate_of(search) == 0) goto exit;
     if (search->of->own_inputs && !ls_search_concerns(search, MASKS)) goto exit;
     LS_TRY(try_known(search));
     if (is_elementwise(search) && !search->fits[LS_CAUSE_DROPOUT_MASK]) LS_TRY(try_any(search));

@@ -149,5 +149,9 @@ typedef ls_status ls_cause_family(ls_search *search);
 ls_cause_family ls_cause_sums, ls_cause_every_sum, ls_cause_batch, ls_cause_uses, ls_cause_replicas,
     ls_cause_gradients, ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement,
     ls_cause_dropout, ls_cause_residuals, ls_cause_updates;
+ls_cause_family ls_cause_net_halo, ls_cause_net_statistics, ls_cause_net_sums, ls_cause_net_formula;
+
+/* cause_net_grids.c: multiplications of one evaluation of a network's node, roughly. */
+double ls_net_work_of(const ls_graph *graph, int place);
 
 #endif

@@ -92,8 +92,11 @@ static ls_status try_sum(ls_search *search)
                      biases == 1   ? " with the bias once per rank"
                      : biases == 2 ? " without the bias"
                                    : "");
-            ls_search_take(search, replicated ? LS_CAUSE_REPLICATED_GRADIENT : LS_CAUSE_NOT_REDUCED,
-                           text, left, there);
+            const ls_cause cause = param && search->config->kind == LS_MODEL_NET
+                                       ? LS_CAUSE_WEIGHT_GRADIENT
+                                   : replicated ? LS_CAUSE_REPLICATED_GRADIENT
+                                                : LS_CAUSE_NOT_REDUCED;
+            ls_search_take(search, cause, text, left, there);
             goto exit;
         }
     }

@@ -64,6 +64,12 @@ static bool is_plain(double k)
     return (k >= 0 && k == rint(k) && k <= 4096) || (k > 0 && fabs(1 / k - rint(1 / k)) < 1e-9);
 }
 
+/* What a gradient of a part of the batch is called. */
+static ls_cause not_reduced(const ls_search *search)
+{
+    return search->config->kind == LS_MODEL_NET ? LS_CAUSE_WEIGHT_GRADIENT : LS_CAUSE_NOT_REDUCED;
+}
+
 /* One factor per use. */
 static ls_status explain_uses(uses *u, ls_search *search)
 {
@@ -154,8 +160,8 @@ static ls_status explain_run(uses *u, ls_search *search)
         from, to - 1, u->each);
     if (*name)
         snprintf(text + length, sizeof text - (size_t)length, " (%s %zu of %zu)", name, number, of);
-    LS_TRY(ls_parts_propose(
-        &u->parts, search, parts < u->count ? LS_CAUSE_TIED_ONE_SIDE : LS_CAUSE_NOT_REDUCED, text));
+    LS_TRY(ls_parts_propose(&u->parts, search,
+                            parts < u->count ? LS_CAUSE_TIED_ONE_SIDE : not_reduced(search), text));
 exit:
     return status;
 }
@@ -209,7 +215,7 @@ static ls_status explain_counts(uses *u, ls_search *search)
     }
     if (u->count == 1) snprintf(text + length, sizeof text - (size_t)length, " times");
     LS_TRY(ls_parts_propose(&u->parts, search,
-                            missing ? LS_CAUSE_NOT_REDUCED : LS_CAUSE_REDUCED_TWICE, text));
+                            missing ? not_reduced(search) : LS_CAUSE_REDUCED_TWICE, text));
 exit:
     return status;
 }

@@ -199,6 +199,7 @@ static bool has_products(ls_operation_kind make)
     case LS_MAKE_HEADS:
     case LS_MAKE_LOGITS:
     case LS_MAKE_POOLED:
+    case LS_MAKE_CONV:
     case LS_MAKE_GRADIENT:
     case LS_MAKE_PARAM_GRADIENT:
         return true;

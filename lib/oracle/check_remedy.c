@@ -51,6 +51,28 @@ const char *ls_cause_remedy(ls_cause cause)
                                        "decay: matrices alone, not biases and norms",
         [LS_CAUSE_VARIANCE_UNBIASED] = "divide the squares of a norm's variance by the width D: "
                                        "unbiased=False, correction=0",
+        [LS_CAUSE_HALO] = "derive what a rank reads from its own outputs: first output x stride - "
+                          "padding to the last one's last pixel, on each side by itself",
+        [LS_CAUSE_HALO_CORNER] =
+            "exchange with the diagonal neighbours too, or rows first and then "
+            "columns of the widened block",
+        [LS_CAUSE_HALO_MISSING] = "fetch the neighbours' pixels that the windows of one's own "
+                                  "outputs reach; pad only at the image's edge",
+        [LS_CAUSE_DY_HALO] =
+            "backward, fetch the neighbours' dy of all outputs that read one's own "
+            "pixels before dx is computed",
+        [LS_CAUSE_LOCAL_STATISTICS] = "sum x, then (x - mean)^2, over all ranks' images and pixels "
+                                      "before normalising, and their gradients likewise",
+        [LS_CAUSE_AVERAGED_STATISTICS] = "add the ranks' sums and divide once by the number of all "
+                                         "values; ranks may have unequal numbers",
+        [LS_CAUSE_WEIGHT_GRADIENT] = "sum this gradient over all ranks that hold the parameter: "
+                                     "data-parallel ones and those with other pixels",
+        [LS_CAUSE_RUNNING] = "running = (1 - momentum) running + momentum x, once a step; the "
+                             "variance is that over N - 1 values",
+        [LS_CAUSE_POOLING] = "compare the divisor at the image's edge (\"count_padding\"), and "
+                             "which of equal pixels is the largest: the first in rows and columns",
+        [LS_CAUSE_KERNEL_FLIPPED] = "y[r] takes w[i] x[r stride - padding + i]: kernels are not "
+                                    "turned; weights are [made, read / groups, kernel_h, kernel_w]",
         [LS_CAUSE_RESIDUAL] = "add what the block was given (before its norm, where norms come "
                               "first); backward, pass the sum's gradient on to both of its terms",
     };

@@ -93,7 +93,7 @@ Suite *suite(void)
     Suite *s = suite_create("dump_net");
     TCase *tc = tcase_create("dump_net");
     tcase_set_timeout(tc, 240);
-    tcase_add_checked_fixture(tc, scratch_setup, scratch_teardown);
+    tcase_add_unchecked_fixture(tc, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tc, every_layout_has_one_digest, 0, NETS);
     tcase_add_loop_test(tc, a_directory_is_equal_to_itself, 0, NETS);
     tcase_add_loop_test(tc, what_ranks_held_is_equal, 0, 2 * NETS_TINY);
