@@ -129,21 +129,21 @@ static inline size_t cut_at(size_t extent, size_t granules, size_t blocks, size_
 
 /* ---- fixtures ---- */
 
-static net_run r;
+static net_run run_of_all;
 
 /* Once for all tests of a case, which are forked. */
 static inline void open_net(size_t number, size_t B)
 {
     scratch_setup();
-    net_run_begin(&r, number, B, 1);
-    net_dump(&r, scratch_path("golden"), true, false);
+    net_run_begin(&run_of_all, number, B, 1);
+    net_dump(&run_of_all, scratch_path("golden"), true, false);
     ASSERT_OK(ls_golden_open(&golden, scratch_path("golden")));
 }
 
 static inline void close_net(void)
 {
     ls_golden_close(&golden);
-    net_run_end(&r);
+    net_run_end(&run_of_all);
     scratch_teardown();
 }
 
