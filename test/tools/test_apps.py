@@ -231,6 +231,22 @@ CHAPTERS = {
             ("", r"32  8 x 2 x 2 +1 +33554432 +65568 +4464 "),
         ],
     },
+    "16_two_columns": {
+        "option": "--batch",
+        "values": [1, 2, 3, 5, 8],
+        "good": ["--batch 7 --seed 9"],
+        "bad": [("--batch 9", "1 to 8"), ("--gemm mkl", "portable or openblas")],
+        "openblas": ["--gemm openblas --batch 5"],
+        "lessons": [  # two groups need no message; one group gathers and sums; norms have a halo
+            ("", r"(?m)^conv2 +16 x 15 x 15 +3216   \|         \| +0   \|         \| +0$"),
+            ("", r"(?m)^conv3 +24 x  7 x 7  +6936   \|<= all =>\| +12544   \|>= sum =<\| +25088$"),
+            ("", r"(?m)^norm1 .*\|<-  2  ->\| +32768   \|<- 2\+2 ->\| +65536$"),
+            ("", r"(?m)^dense8 +10 .* 650   \|<= all =>\| +512   \|         \| +0$"),
+            ("", r"\nbytes of weights: a column 125672, the serial model 248744: 50\.5%\n"),
+            ("", r"column 1: loss (\S+), serial \1; 0 of 31418 numbers of gradients differ\n"),
+            ("", r"norms that end where a column ends: [1-9]\d+ of 94336 numbers of y differ\n"),
+        ],
+    },
 }
 BAD = [("--ranks 0", "--ranks 0"), ("--ranks -1", "--ranks -1"), ("--ranks x", "--ranks x"),
        ("--ranks 2.5", "whole number"), ("--ranks 99999999999999999999", "whole number"),
@@ -270,7 +286,7 @@ def main():
     option = chapter.get("option", "--ranks")
     good = ["", ""] + [f"{option} {n}" for n in chapter.get("values", (1, 2, 3, 4, 6, 12))]
     good += chapter["good"]
-    if "values" in chapter:
+    if option == "--spatial":
         bad = chapter["bad"] + BAD_GRIDS
     else:
         bad = chapter["bad"] + [(line.replace("--ranks", option), part.replace("--ranks", option))
