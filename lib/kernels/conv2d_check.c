@@ -64,6 +64,39 @@ exit:
     return status;
 }
 
+/* 2^48 numbers are more than any memory has; products of up to that and a channel count, a strip
+ * or a size of a number do not wrap. */
+static const double most_numbers = 281474976710656.0;
+
+static ls_status check_numbers(const char *name, const char *what, double numbers)
+{
+    ls_status status = LS_OK;
+    if (numbers > most_numbers)
+        LS_FAIL(LS_ERR_INPUT, "%s: %g numbers of %s: more than 2^48 are not taken", name, numbers,
+                what);
+exit:
+    return status;
+}
+
+/* Each number of a window and each channel count is legal, but not all together. */
+static ls_status check_sizes(const char *name, const ls_conv2d *conv)
+{
+    ls_status status = LS_OK;
+    const ls_window *w = &conv->window;
+    const double in = (double)conv->in_channels, out = (double)conv->out_channels;
+    const double kernel = (double)w->kernel_h * (double)w->kernel_w;
+    const double depth = (in > out ? in : out) / (double)conv->groups * kernel;
+    const double wide = (double)(w->in_w > ls_window_out_w(w) ? w->in_w : ls_window_out_w(w));
+    LS_TRY(check_numbers(name, "its weight", in / (double)conv->groups * kernel * out));
+    LS_TRY(check_numbers(name, "an image it reads", in * (double)w->in_h * (double)w->in_w));
+    LS_TRY(check_numbers(name, "an image it makes",
+                         out * (double)ls_window_out_h(w) * (double)ls_window_out_w(w)));
+    LS_TRY(check_numbers(name, "what a row of pixels meets",
+                         depth * (wide > LS_CONV2D_STRIP ? wide : LS_CONV2D_STRIP)));
+exit:
+    return status;
+}
+
 ls_status ls_conv2d_check(const char *name, const ls_conv2d *conv)
 {
     ls_status status = LS_OK;
@@ -74,6 +107,7 @@ ls_status ls_conv2d_check(const char *name, const ls_conv2d *conv)
     if (conv->grid.rows == 0 || conv->grid.columns == 0)
         LS_FAIL(LS_ERR_INPUT, "%s: %zu x %zu granules of pixels: at least 1 x 1 are needed", name,
                 conv->grid.rows, conv->grid.columns);
+    LS_TRY(check_sizes(name, conv));
 exit:
     return status;
 }
