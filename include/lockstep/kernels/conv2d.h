@@ -51,8 +51,8 @@ static inline size_t ls_conv2d_depth(const ls_conv2d *conv)
 }
 
 /* name: of the layer. Errors: LS_ERR_INPUT: those of ls_window_check; no groups or channels;
- * channels that do not divide into groups, or those of a group into granules; no granules; a weight,
- * an image or what a row of pixels meets of more than 2^48 numbers. */
+ * channels that do not divide into groups, or those of a group into granules; no granules; more
+ * than 2^48 numbers in the weight, in an image or in what a row of pixels meets. */
 LS_API ls_status ls_conv2d_check(const char *name, const ls_conv2d *conv) LS_MUST_USE;
 
 /* Elements of `scratch` that any call below needs, for at most `images` images. */
