@@ -314,9 +314,9 @@ static ls_status show(size_t i, ls_arena *work, ls_pixel_map *maps)
            ls_image_box_count(&l->x.value.box), off[DW], ranks * l->n_w);
     equal &= off[Y] == 0 && off[DX] == 0 && off[DW] == 0;
     LS_TRY(mistakes(l, work, &wrong_y, &wrong_dx));
-    printf("WRONG ON PURPOSE, a halo of (K - 1) / 2: %zu of y differ; %zu pixels come, needed are "
-           "%zu\n"
-           "WRONG ON PURPOSE, parts of dx added, no halo of dy: %zu of dx differ\n",
+    printf("WRONG ON PURPOSE, a halo of (K - 1) / 2: %zu numbers of y differ; %zu pixels sent, %zu "
+           "needed\n"
+           "WRONG ON PURPOSE, parts of dx added, no halo of dy: %zu numbers of dx differ\n",
            wrong_y, by_book, needed, wrong_dx);
 exit:
     return status;

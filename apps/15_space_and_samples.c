@@ -1,7 +1,7 @@
 /* 15_space_and_samples.c - a batch of images cut by samples and by space at once; batch
  * normalisation over all of it; what either cut costs, and when which pays.
  *
- * Sources: Dryden et al. (arXiv 1903.06681), sections 3 and 4; Ioffe & Szegedy (arXiv 1502.03167),
+ * Sources: Dryden et al. (arXiv 1903.06681), section 3; Ioffe & Szegedy (arXiv 1502.03167),
  * algorithm 1. A rank has a run of the images and a rectangle of the pixels of each (chapter 14):
  *
  *     y = conv(x, W)      mean = sum(y) / N      variance = sum((y - mean)^2) / N

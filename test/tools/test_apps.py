@@ -201,11 +201,11 @@ CHAPTERS = {
             ("", r"2 O W \+ 2 O H \+ 4 O O = 22 pixels; x 3 channels x 2 images\n"),
             ("", r"3333444455555   \.\.\.3====55\.{3}      3333444455555   \.\.33====5\.{4}\n"),
             # too little where the kernel is even, too much where the stride is 2; sums of dx
-            ("", r"\(K - 1\) / 2: 0 of y differ; 124 pixels come, needed are 124\n"),
-            ("", r"\(K - 1\) / 2: 200 of y differ; 124 pixels come, needed are 198\n"),
-            ("", r"\(K - 1\) / 2: 0 of y differ; 124 pixels come, needed are 58\n"),
-            ("", r"parts of dx added, no halo of dy: [1-9]\d+ of dx differ\n"),
-            ("--spatial 1x1", r"parts of dx added, no halo of dy: 0 of dx differ\n"),
+            ("", r"\(K - 1\) / 2: 0 numbers of y differ; 124 pixels sent, 124 needed\n"),
+            ("", r"\(K - 1\) / 2: 200 numbers of y differ; 124 pixels sent, 198 needed\n"),
+            ("", r"\(K - 1\) / 2: 0 numbers of y differ; 124 pixels sent, 58 needed\n"),
+            ("", r"parts of dx added, no halo of dy: [1-9]\d+ numbers of dx differ\n"),
+            ("--spatial 1x1", r"parts of dx added, no halo of dy: 0 numbers of dx differ\n"),
             # a halo that reaches two ranks away: 8 columns on 4 ranks, kernel 7
             ("--spatial 1x4 --image 8x8 --kernel 1x7 --pad-before 0x3 --pad-after 0x3 --granules 4x4",
              r"\n00112233     \.011==33     "),
