@@ -27,6 +27,6 @@ ls_status faulty_verify_run(const ls_record *record, const ls_run *run, const ls
 {
     ls_run faulty = *run;
     if (run->layout.tp == 6) return ls_world_run(6, &run->world, fails, NULL);
-    if (run->layout.tp == 3) faulty.lr *= 1.001;
+    if (run->layout.tp == 3 || run->layout.down == 3) faulty.lr *= 1.001;
     return ls_verify_run(record, &faulty, watcher, ret_departure, ret_result);
 }

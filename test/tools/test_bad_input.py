@@ -49,7 +49,6 @@ def commands_and_options(program, checks):
             (["train", "--gemm", "plain"], "--gemm plain"),
             (["train", "--dtype", "f16"], "--dtype f16", "f32 or f64"),
             (["plan", "--model", "alexnet-nano", "--tp", "2"], "--model alexnet-nano"),
-            (["dump", "d", "--model", "alexnet-nano"], "--model alexnet-nano"),
             (["train", "--model", "alexnet-nano", "--heads", "4"], "--heads", "convolutional network"),
             (["train", "--model", "resnet-nano", "--tp", "1"], "--tp", "transformers"),
             (["train", "--model", "resnet-nano", "--text", "text.txt"], "--text", "transformers"),

@@ -111,7 +111,7 @@ static ls_status read_strategy(const char *part, size_t length, const ls_config 
         LS_FAIL(LS_ERR_INPUT,
                 "--strategy %s: give a layer and its grid of ranks, samples x down x across x "
                 "channels, such as %s=2x1x1x2",
-                ls_show_bytes(part, length), config->net.layers[0].name);
+                length == 0 ? "\"\"" : ls_show_bytes(part, length), config->net.layers[0].name);
     const int layer = find_layer(&config->net, part, name);
     if (layer < 0) LS_TRY(refuse_name(config, part, name));
     for (int s = 0; s < layout->n_strategies; s++)

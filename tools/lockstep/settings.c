@@ -74,16 +74,19 @@ static int kind_of(const ls_config *config)
 }
 
 /* Options of the other kind of model. */
-static ls_status refuse_other_kind(const settings *s, const ls_config *config)
+static ls_status refuse_other_kind(const settings *s, const command_spec *command,
+                                   const ls_config *config)
 {
     ls_status status = LS_OK;
     const int kinds = OF_NETS | OF_TRANSFORMERS, own = kind_of(config);
     for (size_t i = 0; i < s->n_options; i++)
         if (s->options[i].given && (s->option_marks[i] & kinds) == (kinds & ~own))
-            LS_FAIL(LS_ERR_INPUT, "--%s: is for %s; --model %s is a %s", s->options[i].name,
-                    own == OF_NETS ? "transformers" : "convolutional networks",
-                    ls_show(config->name),
-                    own == OF_NETS ? "convolutional network" : "transformer");
+            LS_FAIL(LS_ERR_INPUT,
+                    "--%s: is for %s; --model %s is a %s: lockstep %s --model %s --help lists what "
+                    "it has",
+                    s->options[i].name, own == OF_NETS ? "transformers" : "convolutional networks",
+                    ls_show(config->name), own == OF_NETS ? "convolutional network" : "transformer",
+                    command->name, ls_show(config->name));
     if (given(s, "images") && given(s, "image-count"))
         LS_FAIL(LS_ERR_INPUT,
                 "--image-count: counts images that are drawn; --images %s has its "
@@ -219,7 +222,7 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
     LS_TRY(ls_config_load(s->model, &config));
     set_defaults(s, command, &config);
     LS_TRY(ls_options_parse(s->options, s->n_options, argc, argv, words));
-    LS_TRY(refuse_other_kind(s, &config));
+    LS_TRY(refuse_other_kind(s, command, &config));
     settle(s, &config);
     LS_TRY(layout_words_read(&s->words, &s->run.config, &s->run.layout));
 
