@@ -1,15 +1,5 @@
 #include "lockstep/base/rectangle.h"
 
-bool ls_rectangle_is_empty(ls_rectangle a)
-{
-    return a.height == 0 || a.width == 0;
-}
-
-size_t ls_rectangle_count(ls_rectangle a)
-{
-    return a.height * a.width;
-}
-
 bool ls_rectangle_equal(ls_rectangle a, ls_rectangle b)
 {
     return a.top == b.top && a.left == b.left && a.height == b.height && a.width == b.width;

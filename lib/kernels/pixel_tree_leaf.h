@@ -22,8 +22,8 @@ static inline pixel_block pixel_block_of(const ls_real *x, ls_image_layout layou
                                          ls_rectangle pixels)
 {
     /* An empty rectangle may lie anywhere. */
-    const size_t offset = pixels.height * pixels.width == 0 ? 0 : ls_image_offset(layout, pixels);
-    return (pixel_block){x + offset, layout.held.height * layout.held.width, layout.held.width};
+    const size_t offset = ls_rectangle_is_empty(pixels) ? 0 : ls_image_offset(layout, pixels);
+    return (pixel_block){x + offset, ls_rectangle_count(layout.held), layout.held.width};
 }
 
 /* What terms are made of: elements of a, and of b, mean and rstd where the terms have them. */

@@ -3,18 +3,28 @@
 
 #include <math.h>
 
-/* Calls for every pixel of a rectangle, in every channel of every image. */
-#define EACH_PIXEL(pixels, images, channels, n, ch, row, column)                                   \
+/* Columns handled together: which windows meet them is found out once, for all rows, channels and
+ * images. */
+enum { COLUMNS = 64 };
+
+/* Of a rectangle, the columns from `left` on that are handled together. */
+static size_t columns_together(ls_rectangle pixels, size_t left)
+{
+    const size_t rest = pixels.left + pixels.width - left;
+    return rest < COLUMNS ? rest : COLUMNS;
+}
+
+/* Every row of a rectangle in every channel of every image. */
+#define EACH_ROW(pixels, images, channels, n, ch, row)                                             \
     for (size_t n = 0; n < (images); n++)                                                          \
         for (size_t ch = 0; ch < (channels); ch++)                                                 \
-            for (size_t row = (pixels).top; row < (pixels).top + (pixels).height; row++)           \
-                for (size_t column = (pixels).left; column < (pixels).left + (pixels).width;       \
-                     column++)
+            for (size_t row = (pixels).top; row < (pixels).top + (pixels).height; row++)
 
-static size_t element(ls_image_layout layout, size_t n, size_t ch, size_t row, size_t column)
+/* Column 0 of a row of the image, wherever that is: only columns that are held are added to it. */
+static size_t line(ls_image_layout layout, size_t n, size_t ch, size_t row)
 {
-    return n * layout.stride + ch * ls_rectangle_count(layout.held) +
-           (row - layout.held.top) * layout.held.width + (column - layout.held.left);
+    const ls_rectangle held = layout.held;
+    return n * layout.stride + (ch * held.height + (row - held.top)) * held.width - held.left;
 }
 
 /* The places of a kernel, from .. end, that are inside the image for output o. */
@@ -67,9 +77,10 @@ static places columns_over(const ls_window *w, size_t column)
 }
 
 /* Whether output (r, c), whose window spans input (row, column), has a place of its kernel there.
- */
-static bool reads(const ls_window *w, size_t r, size_t c, size_t row, size_t column)
+ * Where it has not, it need not be held. */
+static inline bool reads(const ls_window *w, size_t r, size_t c, size_t row, size_t column)
 {
+    if (w->dilation_h == 1 && w->dilation_w == 1) return true;
     return (row + w->pad_top - r * w->stride_h) % w->dilation_h == 0 &&
            (column + w->pad_left - c * w->stride_w) % w->dilation_w == 0;
 }
@@ -93,26 +104,48 @@ static bool beats(ls_real v, ls_real best)
     return v != v || v > best || (v == best && signbit(best) && !signbit(v));
 }
 
+/* The largest of the window of output (row, column). x[origin + r w + c] is pixel (r, c). */
+static ls_real largest(const ls_window *window, const ls_real *x, size_t origin, size_t w,
+                       places rows, places columns, size_t row, size_t column, size_t *ret_where)
+{
+    const size_t top = input_row(window, row, rows.from);
+    const size_t left = input_column(window, column, columns.from);
+    size_t where = top * window->in_w + left;
+    ls_real best = x[origin + top * w + left];
+    for (size_t i = rows.from; i < rows.end; i++) {
+        const size_t r = input_row(window, row, i);
+        for (size_t j = columns.from; j < columns.end; j++) {
+            const size_t c = input_column(window, column, j);
+            const ls_real v = x[origin + r * w + c];
+            if (v < best || !beats(v, best)) continue;
+            best = v;
+            where = r * window->in_w + c;
+        }
+    }
+    *ret_where = where;
+    return best;
+}
+
 void ls_max_pool_forward(const ls_window *window, size_t images, size_t channels, ls_real *y,
                          int32_t *place, ls_image_layout y_layout, ls_rectangle outputs,
                          const ls_real *x, ls_image_layout x_layout)
 {
-    EACH_PIXEL(outputs, images, channels, n, ch, row, column)
-    {
-        const places rows = rows_inside(window, row), columns = columns_inside(window, column);
-        ls_real best = (ls_real)-INFINITY;
-        size_t where = SIZE_MAX;
-        for (size_t i = rows.from; i < rows.end; i++)
-            for (size_t j = columns.from; j < columns.end; j++) {
-                const size_t r = input_row(window, row, i), c = input_column(window, column, j);
-                const ls_real v = x[element(x_layout, n, ch, r, c)];
-                if (where == SIZE_MAX || beats(v, best)) {
-                    best = v;
-                    where = r * window->in_w + c;
-                }
+    places columns[COLUMNS];
+    for (size_t left = outputs.left, n_columns; left < outputs.left + outputs.width;
+         left += n_columns) {
+        n_columns = columns_together(outputs, left);
+        for (size_t k = 0; k < n_columns; k++) columns[k] = columns_inside(window, left + k);
+        EACH_ROW(outputs, images, channels, n, ch, row)
+        {
+            const places rows = rows_inside(window, row);
+            const size_t to = line(y_layout, n, ch, row), from = line(x_layout, n, ch, 0);
+            for (size_t k = 0; k < n_columns; k++) {
+                size_t where;
+                y[to + left + k] = largest(window, x, from, x_layout.held.width, rows, columns[k],
+                                           row, left + k, &where);
+                place[to + left + k] = (int32_t)where;
             }
-        y[element(y_layout, n, ch, row, column)] = best;
-        place[element(y_layout, n, ch, row, column)] = (int32_t)where;
+        }
     }
 }
 
@@ -121,21 +154,30 @@ void ls_max_pool_backward(const ls_window *window, size_t images, size_t channel
                           ls_image_layout dx_layout, ls_rectangle inputs, const ls_real *dy,
                           const int32_t *place, ls_image_layout dy_layout)
 {
-    EACH_PIXEL(inputs, images, channels, n, ch, row, column)
-    {
-        const places rows = rows_over(window, row), columns = columns_over(window, column);
-        const int32_t here = (int32_t)(row * window->in_w + column);
-        ls_real sum = 0;
-        bool any = false;
-        for (size_t r = rows.from; r < rows.end; r++)
-            for (size_t c = columns.from; c < columns.end; c++) {
-                if (!reads(window, r, c, row, column)) continue;
-                const size_t at = element(dy_layout, n, ch, r, c);
-                if (place[at] != here) continue;
-                sum = any ? sum + dy[at] : dy[at];
-                any = true;
+    places columns[COLUMNS];
+    for (size_t left = inputs.left, n_columns; left < inputs.left + inputs.width;
+         left += n_columns) {
+        n_columns = columns_together(inputs, left);
+        for (size_t k = 0; k < n_columns; k++) columns[k] = columns_over(window, left + k);
+        EACH_ROW(inputs, images, channels, n, ch, row)
+        {
+            const places rows = rows_over(window, row);
+            const size_t to = line(dx_layout, n, ch, row) + left;
+            for (size_t k = 0; k < n_columns; k++) {
+                const int32_t here = (int32_t)(row * window->in_w + left + k);
+                ls_real sum = (ls_real)-0.0; /* so that it begins with the first */
+                bool any = false;
+                for (size_t r = rows.from; r < rows.end; r++) {
+                    const size_t from = line(dy_layout, n, ch, r);
+                    for (size_t c = columns[k].from; c < columns[k].end; c++)
+                        if (reads(window, r, c, row, left + k) && place[from + c] == here) {
+                            sum = sum + dy[from + c];
+                            any = true;
+                        }
+                }
+                dx[to + k] = any ? sum : (ls_real)0;
             }
-        dx[element(dx_layout, n, ch, row, column)] = sum;
+        }
     }
 }
 
@@ -151,16 +193,25 @@ void ls_average_pool_forward(const ls_window *window, bool count_padding, size_t
                              size_t channels, ls_real *y, ls_image_layout y_layout,
                              ls_rectangle outputs, const ls_real *x, ls_image_layout x_layout)
 {
-    EACH_PIXEL(outputs, images, channels, n, ch, row, column)
-    {
-        const places rows = rows_inside(window, row), columns = columns_inside(window, column);
-        ls_real sum = (ls_real)-0.0; /* so that the sum begins with the first pixel */
-        for (size_t i = rows.from; i < rows.end; i++)
-            for (size_t j = columns.from; j < columns.end; j++)
-                sum = sum + x[element(x_layout, n, ch, input_row(window, row, i),
-                                      input_column(window, column, j))];
-        y[element(y_layout, n, ch, row, column)] =
-            sum / divisor(window, count_padding, rows, columns);
+    places columns[COLUMNS];
+    for (size_t left = outputs.left, n_columns; left < outputs.left + outputs.width;
+         left += n_columns) {
+        n_columns = columns_together(outputs, left);
+        for (size_t k = 0; k < n_columns; k++) columns[k] = columns_inside(window, left + k);
+        EACH_ROW(outputs, images, channels, n, ch, row)
+        {
+            const places rows = rows_inside(window, row);
+            const size_t to = line(y_layout, n, ch, row) + left;
+            for (size_t k = 0; k < n_columns; k++) {
+                ls_real sum = (ls_real)-0.0; /* so that it begins with the first pixel */
+                for (size_t i = rows.from; i < rows.end; i++) {
+                    const size_t from = line(x_layout, n, ch, input_row(window, row, i));
+                    for (size_t j = columns[k].from; j < columns[k].end; j++)
+                        sum = sum + x[from + input_column(window, left + k, j)];
+                }
+                y[to + k] = sum / divisor(window, count_padding, rows, columns[k]);
+            }
+        }
     }
 }
 
@@ -169,27 +220,41 @@ void ls_average_pool_backward(const ls_window *window, bool count_padding, size_
                               size_t channels, ls_real *dx, ls_image_layout dx_layout,
                               ls_rectangle inputs, const ls_real *dy, ls_image_layout dy_layout)
 {
-    EACH_PIXEL(inputs, images, channels, n, ch, row, column)
-    {
-        const places rows = rows_over(window, row), columns = columns_over(window, column);
-        ls_real sum = 0;
-        bool any = false;
-        for (size_t r = rows.from; r < rows.end; r++)
-            for (size_t c = columns.from; c < columns.end; c++) {
-                if (!reads(window, r, c, row, column)) continue;
-                const ls_real term = dy[element(dy_layout, n, ch, r, c)] /
-                                     divisor(window, count_padding, rows_inside(window, r),
-                                             columns_inside(window, c));
-                sum = any ? sum + term : term;
-                any = true;
+    places columns[COLUMNS];
+    for (size_t left = inputs.left, n_columns; left < inputs.left + inputs.width;
+         left += n_columns) {
+        n_columns = columns_together(inputs, left);
+        for (size_t k = 0; k < n_columns; k++) columns[k] = columns_over(window, left + k);
+        EACH_ROW(inputs, images, channels, n, ch, row)
+        {
+            const places rows = rows_over(window, row);
+            const size_t to = line(dx_layout, n, ch, row) + left;
+            for (size_t k = 0; k < n_columns; k++) {
+                ls_real sum = (ls_real)-0.0; /* so that it begins with the first */
+                bool any = false;
+                for (size_t r = rows.from; r < rows.end; r++) {
+                    const size_t from = line(dy_layout, n, ch, r);
+                    const places own_rows = rows_inside(window, r);
+                    for (size_t c = columns[k].from; c < columns[k].end; c++) {
+                        if (!reads(window, r, c, row, left + k)) continue;
+                        sum = sum + dy[from + c] / divisor(window, count_padding, own_rows,
+                                                           columns_inside(window, c));
+                        any = true;
+                    }
+                }
+                dx[to + k] = any ? sum : (ls_real)0;
             }
-        dx[element(dx_layout, n, ch, row, column)] = sum;
+        }
     }
 }
 
 void ls_global_pool_backward(ls_real *dx, ls_image_layout dx_layout, ls_rectangle pixels,
                              size_t images, size_t channels, const ls_real *dy, size_t count)
 {
-    EACH_PIXEL(pixels, images, channels, n, ch, row, column)
-    dx[element(dx_layout, n, ch, row, column)] = dy[n * channels + ch] / (ls_real)count;
+    EACH_ROW(pixels, images, channels, n, ch, row)
+    {
+        const ls_real each = dy[n * channels + ch] / (ls_real)count;
+        const size_t to = line(dx_layout, n, ch, row) + pixels.left;
+        for (size_t c = 0; c < pixels.width; c++) dx[to + c] = each;
+    }
 }

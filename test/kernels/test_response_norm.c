@@ -4,8 +4,9 @@
 #include "lockstep/kernels/response_norm.h"
 #include "lockstep/numerics/functions.h"
 
-static const ls_response_norm norms[] = {
-    {7, 5, 0.3, 0.75, 2.0}, {6, 4, 1e-1, 0.5, 1.0}, {5, 1, 0.7, 1.5, 0.5}, {3, 9, 0.2, 0.75, 2.0}};
+static const ls_response_norm norms[] = {{7, 5, 0.3, 0.75, 2.0},   {6, 4, 1e-1, 0.5, 1.0},
+                                         {5, 1, 0.7, 1.5, 0.5},    {3, 9, 0.2, 0.75, 2.0},
+                                         {20, 17, 0.1, 0.75, 1.5}, {23, 40, 0.1, 0.6, 1.5}};
 enum { IMAGES = 2, PIXELS = 300 };
 
 /* Window of channel ch, from the words: ch - n / 2 .. ch - n / 2 + n - 1, those that exist. */

@@ -15,8 +15,17 @@ typedef struct ls_rectangle {
     size_t top, left, height, width;
 } ls_rectangle;
 
-LS_API bool ls_rectangle_is_empty(ls_rectangle a);
-LS_API size_t ls_rectangle_count(ls_rectangle a); /* height * width */
+static inline bool ls_rectangle_is_empty(ls_rectangle a)
+{
+    return a.height == 0 || a.width == 0;
+}
+
+/* Pixels. */
+static inline size_t ls_rectangle_count(ls_rectangle a)
+{
+    return a.height * a.width;
+}
+
 LS_API bool ls_rectangle_equal(ls_rectangle a, ls_rectangle b);
 
 /* What lies in both; {0, 0, 0, 0} if nothing does. */

@@ -44,6 +44,7 @@ LS_API double ls_cos_f64(double x);
 LS_API void ls_exp_n(ls_real *y, const ls_real *x, size_t n);
 LS_API void ls_tanh_n(ls_real *y, const ls_real *x, size_t n);
 LS_API void ls_erf_n(ls_real *y, const ls_real *x, size_t n);
+LS_API void ls_exp_n_f64(double *y, const double *x, size_t n);
 
 /* x to the power n in binary64 by repeated squaring: r = 1; for each bit of n, lowest first: if set
  * r = r * x; x = x * x. */
