@@ -291,13 +291,14 @@ ls_status ls_dump_write_order(dump *d, const char *digest)
         order, room,
         "How to make this directory again\n\n"
         "command   %.4000s\n"
-        "text      %.1000s\n"
+        "%-9s %.1000s\n"
         "program   %.100s\n"
         "contract  %s %s\n"
         "engine    %s\n"
         "model     %s, %s, batch %zu, seed %" PRIu64 ", steps %" PRIu64 " to %" PRIu64 "\n"
         "layout    %s\n",
         options->command ? options->command : "not said",
+        run->config.kind == LS_MODEL_NET ? "images" : "text",
         options->text_name ? options->text_name : "not said",
         options->program ? options->program : "lockstep", ls_contract_name(), ls_contract_digest(),
         ls_engine_name(run->engine), run->config.name, run->dtype == LS_F64 ? "f64" : "f32",

@@ -4,7 +4,7 @@
 #include "lockstep/numerics/isa.h"
 #include "oracle/dump_fixture.h"
 
-static const char *const kinds[] = {"gpt2", "llama", "bert"};
+static const char *const kinds[] = {"gpt2", "llama", "bert", "net"};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 /* Where the source is: handed in by the build. */
@@ -46,6 +46,8 @@ START_TEST(is_made_again)
         {1, 1, 2, true, 1, 3, LS_GPIPE, LS_RECOMPUTE_LAYER},
         {3, 1, 2, false, 1, 1, LS_GPIPE, LS_RECOMPUTE_NONE},
     };
+    static const char *const of_nets[] = {"one rank", "dp 2 x spatial 1x3, overlap",
+                                          "spatial 2x2 x channel 2"};
     ls_golden *golden = open_ok(committed(kinds[_i]));
     ls_dump_options options = dump_plainly();
     ls_run run = golden->run;
@@ -53,7 +55,10 @@ START_TEST(is_made_again)
         if (!ls_isa_available((ls_isa)isa)) continue;
         ls_isa_force((ls_isa)isa);
         for (size_t g = 0; g < sizeof grids / sizeof grids[0]; g++) {
-            run.layout = fixture_layout(&grids[g]);
+            if (run.config.kind == LS_MODEL_NET)
+                ASSERT_OK(ls_layout_parse("--layouts", of_nets[g], &run.layout));
+            else
+                run.layout = fixture_layout(&grids[g]);
             dump_ok(&run, scratch_path("made"), &options);
             expect_same(golden, scratch_path("made"));
         }
@@ -62,7 +67,7 @@ START_TEST(is_made_again)
 }
 END_TEST
 
-/* From the seed and the text: what it begins with is the same too. */
+/* From the seed and the text, or the images that are drawn: what it begins with is the same too. */
 START_TEST(is_made_anew)
 {
     static const char *const files[] = {"weights.safetensors", "batch.safetensors",
@@ -72,15 +77,21 @@ START_TEST(is_made_anew)
     ls_text text;
     char path[64];
     ls_run run = golden->run;
+    ls_images images = {0};
+    const ls_net *net = &run.config.net;
     ASSERT_OK(ls_text_read(committed("short_text.txt"), &text));
     run.load = NULL;
     run.given = NULL;
     run.text = &text;
+    if (run.config.kind == LS_MODEL_NET)
+        ASSERT_OK(ls_images_draw("the drawn images", 1, 20, net->channels, net->height,
+                                 net->width, net->classes, &images));
+    run.images = &images;
     dump_ok(&run, scratch_path("made"), &options);
     expect_same(golden, scratch_path("made"));
     for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
         size_t ours, theirs;
-        if (f == 2 && !(run.config.dropout > 0)) continue;
+        if (f == 2 && !(run.config.dropout > 0) && run.config.kind != LS_MODEL_NET) continue;
         snprintf(path, sizeof path, "made/%s", files[f]);
         unsigned char *a = scratch_read(scratch_path(path), &ours);
         snprintf(path, sizeof path, "%s/%s", kinds[_i], files[f]);
@@ -91,6 +102,7 @@ START_TEST(is_made_anew)
         free(b);
     }
     ls_text_free(&text);
+    ls_images_free(&images);
     ls_golden_close(&golden);
 }
 END_TEST
