@@ -1,5 +1,6 @@
 /* Golden directories of convolutional networks: every layout gives one digest, the directory opens,
  * judges itself equal, whole and per rank, and one element that is wrong is found. */
+#include "lockstep/io/safetensors.h"
 #include "oracle/net_golden_fixture.h"
 
 /* ---- dump ---- */
@@ -87,6 +88,59 @@ START_TEST(what_ranks_held_is_equal)
 }
 END_TEST
 
+/* One element of one tensor: found, and named by its place. */
+START_TEST(one_element_is_found)
+{
+    static const struct {
+        const char *file, *name;
+    } rows[] = {{"forward", "step1/f"},
+                {"forward", "step0/a"},
+                {"backward", "step1/d.r"},
+                {"backward", "step0/grad.b.weight"},
+                {"update", "step1/param.c.bias"}};
+    net_run r;
+    net_run_begin(&r, 0, 3, 2);
+    (void)net_dump(&r, scratch_path("golden"), true, false);
+    ls_golden *golden = NULL;
+    ls_candidate *candidate = NULL;
+    ck_assert_msg(ls_golden_open(&golden, scratch_path("golden")) == LS_OK, "%s", ls_error_text());
+    /* The candidate is that file alone, with a bit flipped. */
+    char from[64];
+    size_t bytes;
+    snprintf(from, sizeof from, "golden/%s.safetensors", rows[_i].file);
+    unsigned char *file = scratch_read(scratch_path(from), &bytes);
+    ls_safetensors *opened = NULL;
+    ck_assert_int_eq(ls_safetensors_open(&opened, scratch_path(from)), LS_OK);
+    const ls_tensor_info *info = ls_safetensors_find(opened, rows[_i].name);
+    ck_assert_ptr_nonnull(info);
+    const ls_tensor_info *first = ls_safetensors_at(opened, 0);
+    for (size_t i = 1; i < ls_safetensors_count(opened); i++)
+        if (ls_safetensors_at(opened, i)->data < first->data) first = ls_safetensors_at(opened, i);
+    size_t data = 0;
+    for (size_t i = 0; i < ls_safetensors_count(opened); i++)
+        data += (size_t)ls_safetensors_at(opened, i)->elements *
+                ls_dtype_bytes(ls_safetensors_at(opened, i)->dtype);
+    const size_t at = bytes - data +
+                      (size_t)((const char *)info->data - (const char *)first->data) +
+                      (size_t)(info->elements / 2) * 4;
+    file[at + 2] ^= 0x40; /* of the fraction */
+    ls_safetensors_close(&opened);
+    const char *mine = scratch_file("mine.safetensors", file, bytes);
+    ls_judgement *judgement = judge(golden, mine, &candidate);
+    ck_assert_uint_ge(judgement->different, 1);
+    const ls_judged *judged = ls_judgement_find(judgement, rows[_i].name);
+    ck_assert_ptr_nonnull(judged);
+    ck_assert_int_eq(judged->verdict, LS_DIFFERENT_TENSOR);
+    ck_assert_uint_eq(judged->differing, 1);
+    ck_assert_uint_eq(judged->first, judged->golden->count / 2);
+    ls_judgement_destroy(&judgement);
+    ls_candidate_close(&candidate);
+    ls_golden_close(&golden);
+    free(file);
+    net_run_end(&r);
+}
+END_TEST
+
 Suite *suite(void);
 Suite *suite(void)
 {
@@ -97,6 +151,7 @@ Suite *suite(void)
     tcase_add_loop_test(tc, every_layout_has_one_digest, 0, NETS);
     tcase_add_loop_test(tc, a_directory_is_equal_to_itself, 0, NETS);
     tcase_add_loop_test(tc, what_ranks_held_is_equal, 0, 2 * NETS_TINY);
+    tcase_add_loop_test(tc, one_element_is_found, 0, 5);
     suite_add_tcase(s, tc);
     return s;
 }
