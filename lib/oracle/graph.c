@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "oracle/graph_build.h"
+#include "oracle/tensor_name.h"
 
 int ls_graph_append(ls_graph *graph, ls_graph_phase phase, ls_operation_kind make, const char *name)
 {
@@ -269,6 +270,11 @@ static ls_status check(const ls_graph *graph)
         LS_FAIL(LS_ERR_INPUT,
                 "%s: two tensors of a step are called %s; give the layer of that name another one",
                 table->config.name, twice);
+    for (size_t i = 0; i < graph->count; i++)
+        if (ls_tensor_name_parse(graph->nodes[i].name).crossing)
+            LS_FAIL(LS_ERR_INPUT,
+                    "%s: %s ends as what crosses ranks does; give the layer another name",
+                    table->config.name, graph->nodes[i].name);
     for (size_t i = 0; i < graph->count; i++)
         if (graph->nodes[i].crowded)
             LS_FAIL(LS_ERR_INPUT, "%s: %s needs more than %d tensors: fewer layers may read one",

@@ -264,8 +264,8 @@ END_TEST
 START_TEST(a_name_for_two_tensors_is_refused)
 {
     static const char *const names[] = {
-        "loss",    "image_loss",        "norm",        "first.batch_mean",
-        "d.first", "grad.first.weight", "first.weight"};
+        "loss",    "image_loss",        "norm",         "first.batch_mean",
+        "d.first", "grad.first.weight", "first.weight", "first.partial"};
     char json[1024];
     ls_config config;
     ls_param_table *table = NULL;
@@ -295,7 +295,7 @@ Suite *suite(void)
     tcase_add_loop_test(tc, kernels_lie_within_their_bounds, 0, NETS);
     tcase_add_loop_test(tc, the_chain_gives_loss_and_gradients, 0, NETS);
     tcase_add_test(tc, names_and_shapes);
-    tcase_add_loop_test(tc, a_name_for_two_tensors_is_refused, 0, 7);
+    tcase_add_loop_test(tc, a_name_for_two_tensors_is_refused, 0, 8);
     suite_add_tcase(s, tc);
     return s;
 }
