@@ -16,13 +16,17 @@
 
 typedef struct ls_gallery_scene {
     const char *name;  /* as people read it: "gpt2, tp 2" */
-    const char *model; /* built-in, made small by ls_gallery_run */
+    const char *model; /* built-in, made small by ls_gallery_run; NULL: the gallery's own
+                          convolutional network */
     int tp, dp, pp;
     bool sp;
     int micro_batches;
     ls_schedule_kind schedule;
     ls_recompute recompute;
     double dropout;
+    const char *grid; /* of a convolutional network, as ls_layout_parse reads it; else NULL: then
+                         what stands before it counts */
+    size_t batch;     /* 0: 4 */
 } ls_gallery_scene;
 
 /* Scenes by number, as bits of ls_gallery_fault.scenes. */
@@ -36,12 +40,16 @@ enum {
     LS_SCENE_LLAMA_TP4_SP,
     LS_SCENE_BERT_TP2,
     LS_SCENE_BERT_TP2_SP,
+    LS_SCENE_NET_SPATIAL,
+    LS_SCENE_NET_SAMPLES,
+    LS_SCENE_NET_CHANNELS,
     LS_SCENES
 };
 
 extern const ls_gallery_scene ls_gallery_scenes[LS_SCENES];
 
-/* The run of a scene, on a text of the gallery's own. Errors: LS_ERR_INPUT. */
+/* The run of a scene, on a text or images of the gallery's own. Errors: LS_ERR_INPUT,
+ * LS_ERR_MEMORY. */
 ls_status ls_gallery_run(const ls_gallery_scene *scene, uint64_t seed, ls_run *ret_run) LS_MUST_USE;
 
 /* ---- what is done wrong ---- */

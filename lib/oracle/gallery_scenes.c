@@ -1,4 +1,6 @@
 /* gallery_scenes.c - the small models and layouts in which mistakes are made. */
+#include <stdio.h>
+
 #include "oracle/gallery.h"
 
 const ls_gallery_scene ls_gallery_scenes[LS_SCENES] = {
@@ -56,6 +58,13 @@ const ls_gallery_scene ls_gallery_scenes[LS_SCENES] = {
                               .pp = 1,
                               .sp = true,
                               .micro_batches = 1},
+    [LS_SCENE_NET_SPATIAL] = {.name = "network, spatial 2x2", .grid = "spatial 2x2"},
+    /* Three images on one rank, two on the other. */
+    [LS_SCENE_NET_SAMPLES] = {.name = "network, dp 2 x spatial 2x1",
+                              .grid = "dp 2 x spatial 2x1",
+                              .batch = 5},
+    [LS_SCENE_NET_CHANNELS] = {.name = "network, spatial 1x2 x channel 2",
+                               .grid = "spatial 1x2 x channel 2"},
 };
 
 /* Words that repeat, with a letter out of place now and then; bytes twice as large, so that every
@@ -75,7 +84,86 @@ static const ls_text *some_text(void)
     return &text;
 }
 
-ls_status ls_gallery_run(const ls_gallery_scene *scene, uint64_t seed, ls_run *ret_run)
+/* ---- a convolutional network ---- */
+
+static ls_net_layer *add_layer(ls_net *net, ls_net_kind kind, const char *name)
+{
+    ls_net_layer *layer = &net->layers[net->count];
+    *layer = (ls_net_layer){.kind = kind, .from = (int)net->count - 1};
+    snprintf(layer->name, sizeof layer->name, "%s", name);
+    net->count++;
+    return layer;
+}
+
+/* A window of 3 x 3 with a padding of 1. */
+static ls_net_layer *add_window(ls_net *net, ls_net_kind kind, const char *name, size_t stride)
+{
+    ls_net_layer *layer = add_layer(net, kind, name);
+    layer->kernel_h = layer->kernel_w = 3;
+    layer->stride_h = layer->stride_w = stride;
+    layer->dilation_h = layer->dilation_w = 1;
+    layer->pad_top = layer->pad_bottom = layer->pad_left = layer->pad_right = 1;
+    return layer;
+}
+
+static void add_conv(ls_net *net, const char *name, size_t channels, size_t stride)
+{
+    ls_net_layer *layer = add_window(net, LS_NET_CONV, name, stride);
+    layer->channels = channels;
+    layer->groups = 1;
+    layer->bias = true;
+}
+
+/* The first convolution reads the image, of which every rank has what it needs: mistakes of halos
+ * begin at the second. */
+static void make_net(ls_net *net)
+{
+    *net = (ls_net){.channels = 3,
+                    .height = 12,
+                    .width = 12,
+                    .classes = 5,
+                    .row_granules = 4,
+                    .column_granules = 4,
+                    .channel_granules = 2};
+    add_conv(net, "conv1", 4, 1);
+    ls_net_layer *norm = add_layer(net, LS_NET_BATCH_NORM, "norm1");
+    norm->eps = 1e-5;
+    norm->momentum = 0.1;
+    add_layer(net, LS_NET_RELU, "relu1");
+    add_conv(net, "conv2", 6, 1);
+    add_layer(net, LS_NET_RELU, "relu2");
+    add_window(net, LS_NET_MAX_POOL, "pool", 2);
+    add_layer(net, LS_NET_GLOBAL_POOL, "mean");
+    ls_net_layer *dense = add_layer(net, LS_NET_DENSE, "dense");
+    dense->channels = net->classes;
+    dense->bias = true;
+}
+
+static ls_status run_of_net(const ls_gallery_scene *scene, ls_run *ret_run)
+{
+    static ls_images images; /* as long as the program */
+    ls_status status = LS_OK;
+    ls_config config;
+    ls_run run;
+    LS_TRY(ls_config_named("resnet-nano", &config));
+    snprintf(config.name, sizeof config.name, "gallery-net");
+    make_net(&config.net);
+    config.batch = scene->batch ? scene->batch : 4;
+    LS_TRY(ls_config_check(&config));
+    if (!images.pixels)
+        LS_TRY(ls_images_draw("the gallery", 7, 40, config.net.channels, config.net.height,
+                              config.net.width, config.net.classes, &images));
+    ls_run_defaults(&run, &config);
+    LS_TRY(ls_layout_parse("the gallery", scene->grid, &run.layout));
+    run.images = &images;
+    *ret_run = run;
+exit:
+    return status;
+}
+
+/* ---- a transformer ---- */
+
+static ls_status run_of_transformer(const ls_gallery_scene *scene, ls_run *ret_run)
 {
     ls_status status = LS_OK;
     ls_config config;
@@ -90,7 +178,7 @@ ls_status ls_gallery_run(const ls_gallery_scene *scene, uint64_t seed, ls_run *r
     config.d_ff = 40;
     config.seq = 10;
     config.vocab = 263;
-    config.batch = 4;
+    config.batch = scene->batch ? scene->batch : 4;
     config.dropout = scene->dropout;
     LS_TRY(ls_config_check(&config));
 
@@ -103,6 +191,16 @@ ls_status ls_gallery_run(const ls_gallery_scene *scene, uint64_t seed, ls_run *r
     run.layout.schedule = scene->schedule;
     run.layout.recompute = scene->recompute;
     run.text = some_text();
+    *ret_run = run;
+exit:
+    return status;
+}
+
+ls_status ls_gallery_run(const ls_gallery_scene *scene, uint64_t seed, ls_run *ret_run)
+{
+    ls_status status = LS_OK;
+    ls_run run;
+    LS_TRY(scene->grid ? run_of_net(scene, &run) : run_of_transformer(scene, &run));
     run.seed = seed;
     run.seed_given = true;
     run.steps = 2;

@@ -13,7 +13,8 @@ enum {
     DP_PP = IN(GPT_PP2_DP2) | IN(GPT_3D),
     SP = IN(GPT_TP4_SP) | IN(GPT_3D) | IN(LLAMA_TP4_SP) | IN(BERT_TP2_SP),
     TP = GPT_TP | LLAMA | BERT,
-    ALL = GPT | LLAMA | BERT
+    ALL = GPT | LLAMA | BERT,
+    NET = IN(NET_SPATIAL) | IN(NET_SAMPLES) | IN(NET_CHANNELS)
 };
 
 #define AT(scenes, found) (scenes), found
@@ -175,4 +176,32 @@ const ls_gallery_fault ls_gallery_faults[LS_FAULTS_COUNT - 1] = {
      "rotary: neighbours for pairs",
      AT(LLAMA, "layers.0.query"),
      {LS_CAUSE_POSITIONS}},
+    {LS_FAULT_HALO_OFF_BY_ONE,
+     "halo: neighbours' pixels one place nearer",
+     AT(NET, "conv2"),
+     {LS_CAUSE_HALO}},
+    {LS_FAULT_HALO_CORNERS,
+     "halo without its corners",
+     AT(IN(NET_SPATIAL), "conv2"),
+     {LS_CAUSE_HALO_CORNER}},
+    {LS_FAULT_HALO_MISSING,
+     "no halo: padding at every cut",
+     AT(NET, "conv2"),
+     {LS_CAUSE_HALO_MISSING}},
+    {LS_FAULT_DY_HALO_MISSING,
+     "no halo of the gradient, backward",
+     AT(NET, "d.relu2|d.relu1"),
+     {LS_CAUSE_DY_HALO}},
+    {LS_FAULT_LOCAL_STATISTICS,
+     "batch norm by each rank's own mean and variance",
+     AT(NET, "norm1*"),
+     {LS_CAUSE_LOCAL_STATISTICS}},
+    {LS_FAULT_AVERAGED_STATISTICS,
+     "batch norm by the mean of the ranks' means",
+     AT(IN(NET_SAMPLES), "norm1*"),
+     {LS_CAUSE_AVERAGED_STATISTICS}},
+    {LS_FAULT_WEIGHT_NOT_REDUCED,
+     "a convolution's gradient from own images and pixels",
+     AT(NET, "grad.conv?.weight"),
+     {LS_CAUSE_WEIGHT_GRADIENT}},
 };

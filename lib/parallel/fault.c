@@ -49,6 +49,13 @@ const char *ls_fault_name(ls_fault fault)
         [LS_FAULT_POSITIONS_RESTART] = "positions-restart",
         [LS_FAULT_EMBEDDING_NOT_REDUCED] = "embedding-not-reduced",
         [LS_FAULT_ROTARY_PAIRS] = "rotary-pairs",
+        [LS_FAULT_HALO_OFF_BY_ONE] = "halo-off-by-one",
+        [LS_FAULT_HALO_CORNERS] = "halo-corners",
+        [LS_FAULT_HALO_MISSING] = "halo-missing",
+        [LS_FAULT_DY_HALO_MISSING] = "dy-halo-missing",
+        [LS_FAULT_LOCAL_STATISTICS] = "local-statistics",
+        [LS_FAULT_AVERAGED_STATISTICS] = "averaged-statistics",
+        [LS_FAULT_WEIGHT_NOT_REDUCED] = "weight-not-reduced",
     };
     return (unsigned)fault < LS_FAULTS_COUNT ? names[fault] : "no fault";
 }

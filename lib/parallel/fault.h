@@ -50,6 +50,14 @@ typedef enum ls_fault {
     LS_FAULT_POSITIONS_RESTART, /* sequence parallel: every share begins with position 0          */
     LS_FAULT_EMBEDDING_NOT_REDUCED, /* every rank goes on with its own rows of the token table */
     LS_FAULT_ROTARY_PAIRS, /* 2i with 2i + 1 for i with i + half a head                      */
+    /* Convolutional networks. */
+    LS_FAULT_HALO_OFF_BY_ONE,     /* neighbours' pixels are taken one place nearer             */
+    LS_FAULT_HALO_CORNERS,        /* those across a corner do not come                         */
+    LS_FAULT_HALO_MISSING,        /* none come: all that is not one's own counts as padding    */
+    LS_FAULT_DY_HALO_MISSING,     /* backward: gradients of neighbours' outputs do not come    */
+    LS_FAULT_LOCAL_STATISTICS,    /* batch norm by own images and pixels                       */
+    LS_FAULT_AVERAGED_STATISTICS, /* ... by the mean of the ranks' means                       */
+    LS_FAULT_WEIGHT_NOT_REDUCED,  /* a convolution's gradient of own images and pixels         */
     LS_FAULTS_COUNT
 } ls_fault;
 
@@ -64,6 +72,9 @@ const char *ls_fault_name(ls_fault fault);
 #define ls_faulty_any() false
 #endif
 
+#define ls_faulty_halo()                                                                            \
+    (ls_faulty(LS_FAULT_HALO_OFF_BY_ONE) || ls_faulty(LS_FAULT_HALO_CORNERS) ||                    \
+     ls_faulty(LS_FAULT_HALO_MISSING))
 #define ls_faulty_mask() (ls_faulty(LS_FAULT_CAUSAL_AHEAD) || ls_faulty(LS_FAULT_CAUSAL_BEHIND))
 
 #endif

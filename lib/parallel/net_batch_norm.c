@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "lockstep/kernels/pixel_sum.h"
+#include "parallel/fault_net.h"
 #include "parallel/net_layer_state.h"
 #include "parallel/net_leaves.h"
 
@@ -64,6 +65,19 @@ static void gradient_leaf(ls_real *value, const void *context, const ls_net_leaf
     ls_pixel_sum(value + t->channels, dy, t->dy_layout, leaf->pixels, t->channels);
 }
 
+/* Values of a channel that this rank has. */
+static size_t own_values(const ls_net_layer_state *l)
+{
+    return l->own.images.count * ls_rectangle_count(l->own.area);
+}
+
+/* Values behind a mean. */
+static size_t values_of(const ls_net_layer_state *l)
+{
+    const norm *n = l->lasting;
+    return ls_faulty(LS_FAULT_LOCAL_STATISTICS) ? own_values(l) : n->count;
+}
+
 /* sum: count values, the same on every member. */
 static ls_status sum_over_batch(const ls_sharded_net *net, const ls_net_layer_state *l,
                                 ls_real *sum, size_t count, ls_net_leaf_value *value,
@@ -75,7 +89,14 @@ static ls_status sum_over_batch(const ls_sharded_net *net, const ls_net_layer_st
     ls_real *nodes = NULL;
     LS_TRY(ls_arena_alloc(net->handed, n->leaves->n_nodes * count, sizeof *nodes, (void *)&nodes));
     LS_TRY(ls_net_leaf_sums(nodes, count, n->leaves, value, terms, net->temporary));
-    LS_TRY(ls_all_reduce_plan(l->sums->members, sum, nodes, count, LS_REAL_DTYPE, l->sums->plan));
+    if (ls_faulty(LS_FAULT_LOCAL_STATISTICS))
+        ls_fault_own_sum(sum, nodes, n->leaves->n_nodes, count);
+    else if (ls_faulty(LS_FAULT_AVERAGED_STATISTICS) && !terms->dy)
+        LS_TRY(ls_fault_mean_of_parts(l->sums->members, sum, nodes, n->leaves->n_nodes, count,
+                                      own_values(l), n->count));
+    else
+        LS_TRY(
+            ls_all_reduce_plan(l->sums->members, sum, nodes, count, LS_REAL_DTYPE, l->sums->plan));
 exit:
     ls_arena_release(net->handed, mark);
     return status;
@@ -113,9 +134,9 @@ static ls_status take_statistics(const ls_sharded_net *net, const ls_net_layer_s
     const norm *n = l->lasting;
     LS_TRY(ls_batch_norm_check(l->layer->name, n->count));
     LS_TRY(sum_over_batch(net, l, s->mean, n->C, sum_leaf, terms));
-    ls_batch_norm_mean(s->mean, s->mean, n->count, n->C);
+    ls_batch_norm_mean(s->mean, s->mean, values_of(l), n->C);
     LS_TRY(sum_over_batch(net, l, s->squares, n->C, squares_leaf, terms));
-    ls_batch_norm_rstd(s->rstd, s->squares, n->count, l->layer->eps, n->C);
+    ls_batch_norm_rstd(s->rstd, s->squares, values_of(l), l->layer->eps, n->C);
 exit:
     return status;
 }
@@ -169,7 +190,7 @@ static void after(ls_sharded_net *net, ls_net_layer_state *l)
     const statistics *s = l->kept;
     if (s != NULL && s->squares != NULL)
         ls_batch_norm_running(n->running_mean->value, n->running_variance->value, s->mean,
-                              s->squares, n->count, l->layer->momentum, n->C);
+                              s->squares, values_of(l), l->layer->momentum, n->C);
 }
 
 static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *const *dx)
@@ -193,7 +214,7 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
         memset(gradients, 0, 2 * C * sizeof *gradients);
     ls_batch_norm_backward(dx[0], layout, l->dy, layout, in->x, terms.x_layout, l->own.area,
                            l->own.images.count, C, s->mean, s->rstd, n->scale->value, gradients,
-                           gradients + C, n->count);
+                           gradients + C, values_of(l));
 exit:
     ls_arena_release(net->temporary, mark);
     return status;

@@ -10,6 +10,7 @@
 
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/pixel_sum.h"
+#include "parallel/fault_net.h"
 #include "parallel/net_channel_sums.h"
 #include "parallel/net_geometry.h"
 #include "parallel/net_leaves.h"
@@ -218,8 +219,11 @@ static ls_status backward_parameters(ls_sharded_net *net, ls_net_layer_state *l)
     ls_real *values = NULL;
     LS_TRY(ls_arena_alloc(net->handed, sums->n_nodes * count, sizeof *values, (void *)&values));
     LS_TRY(weight_nodes(net, l, values, count));
-    LS_TRY(ls_all_reduce_plan(sums->members, state->weight->grad[0], values, count, LS_REAL_DTYPE,
-                              sums->plan));
+    if (ls_faulty(LS_FAULT_WEIGHT_NOT_REDUCED))
+        ls_fault_own_sum(state->weight->grad[0], values, sums->n_nodes, count);
+    else
+        LS_TRY(ls_all_reduce_plan(sums->members, state->weight->grad[0], values, count,
+                                  LS_REAL_DTYPE, sums->plan));
     if (state->bias == NULL) goto exit;
     /* y += b: db = the sum of dy over images and pixels (rule 9) */
     LS_TRY(ls_net_leaf_sums(values, channels, state->leaves, bias_leaf, l, net->temporary));
@@ -301,6 +305,7 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     if (!net->layout.overlap) LS_TRY(ls_exchange_end(&exchange));
     LS_TRY(backward_parameters(net, l));
     LS_TRY(ls_exchange_end(&exchange));
+    if (ls_faulty_any() && halo != NULL) LS_TRY(ls_fault_dy_halo(halo, &l->read_by, l->own.area));
     if (dx[0] != NULL) LS_TRY(backward_input(net, l, dx[0], dy));
 exit:
     ls_exchange_withdraw(&exchange);

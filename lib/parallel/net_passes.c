@@ -1,10 +1,13 @@
 /* net_passes.c - a convolutional network forward and backward on a rank: what stands where, what
  * is exchanged, and when. The arithmetic is that of the kinds (net_conv.c, ...). */
+#include <stdint.h>
 #include <string.h>
 
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/box_exchange.h"
 #include "parallel/net_layer_state.h"
+#include "parallel/fault_net.h"
+#include "parallel/net_geometry.h"
 #include "parallel/net_loss.h"
 
 /* Messages of a network; their order alone tells them apart. */
@@ -30,6 +33,8 @@ ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, const void 
                           (void *)&halo));
     LS_TRY(ls_net_begin(net, &l->dy_halo, &l->own, values, &l->read_by, halo, dtype, &exchange));
     LS_TRY(ls_exchange_end(&exchange));
+    if (ls_faulty_any() && dtype == LS_REAL_DTYPE && ls_net_has_window(l->layer->kind))
+        LS_TRY(ls_fault_dy_halo(halo, &l->read_by, l->own.area));
     *ret_values = halo;
 exit:
     ls_exchange_withdraw(&exchange);
@@ -94,6 +99,8 @@ static ls_status make_outputs(ls_sharded_net *net, ls_net_layer_state *l, ls_exc
         n_rest = around(l->own.area, input->inner, rest);
     }
     for (int i = 0; i < l->n_inputs; i++) LS_TRY(ls_exchange_end(&exchange[i]));
+    if (ls_faulty_halo() && input->arrive.needed && ls_net_has_window(l->layer->kind))
+        LS_TRY(ls_fault_halo((ls_real *)(uintptr_t)input->x, &input->reads, input->takes.area));
     for (size_t i = 0; i < n_rest; i++)
         LS_TRY(l->operations->forward(net, l, rest[i], input->x, &input->reads));
 exit:
