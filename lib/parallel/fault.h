@@ -72,7 +72,7 @@ const char *ls_fault_name(ls_fault fault);
 #define ls_faulty_any() false
 #endif
 
-#define ls_faulty_halo()                                                                            \
+#define ls_faulty_halo()                                                                           \
     (ls_faulty(LS_FAULT_HALO_OFF_BY_ONE) || ls_faulty(LS_FAULT_HALO_CORNERS) ||                    \
      ls_faulty(LS_FAULT_HALO_MISSING))
 #define ls_faulty_mask() (ls_faulty(LS_FAULT_CAUSAL_AHEAD) || ls_faulty(LS_FAULT_CAUSAL_BEHIND))
