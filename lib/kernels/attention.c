@@ -73,7 +73,7 @@ ls_status ls_attention_backward(ls_engine engine, const ls_attention_shape *shap
     const size_t S = shape->S;
     const ls_axis tokens = ls_axis_whole(S), features = ls_axis_whole(shape->head_width);
     const ls_real scale = (ls_real)shape->scale;
-    ls_real *dropped = scratch, *dS = scratch + S * S;
+    ls_real *dropped = scratch, *dP = scratch, *dS = scratch + S * S;
 
     /* O = dropout(P) V:  dV = dropout(P)^T dO */
     const ls_real *weights = P;
@@ -86,14 +86,14 @@ ls_status ls_attention_backward(ls_engine engine, const ls_attention_shape *shap
 
     /* and dP = dropout(dO V^T), with the mask of the forward pass drawn again */
     LS_TRY(ls_gemm(engine, LS_NO_TRANS, LS_TRANS, tokens, tokens, features, d_o, shape->ld_q, v,
-                   shape->ld_kv, dS, S, false));
-    if (shape->dropout > 0.0) dropout_rows(shape, dS, dS);
+                   shape->ld_kv, dP, S, false));
+    if (shape->dropout > 0.0) dropout_rows(shape, dP, dP);
 
     /* P = softmax(scale * Q K^T + mask):  d(Q K^T) = scale * softmax_backward(dP) */
     for (size_t i = 0; i < S; i++) {
         ls_real *row = dS + i * S;
         const size_t seen = keys_of(shape, i);
-        ls_softmax_backward(row, row, P + i * S, seen);
+        ls_softmax_backward(row, dP + i * S, P + i * S, seen);
         ls_scale(row, row, scale, seen);
         zero(row + seen, S - seen);
     }

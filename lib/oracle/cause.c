@@ -156,7 +156,7 @@ static double work_of(const ls_graph *graph, int place)
         if (node->make == LS_MAKE_PARAM_GRADIENT) work = n * tokens;
         if (node->of >= 0 && node->make == LS_MAKE_GRADIENT &&
             graph->nodes[node->of].point >= LS_POINT_QUERY &&
-            graph->nodes[node->of].point <= LS_POINT_VALUE)
+            graph->nodes[node->of].point <= LS_POINT_PROBABILITIES)
             work = 4 * tokens * S * D;
         return work;
     }
@@ -226,7 +226,8 @@ bool ls_search_concerns(const ls_search *search, unsigned kinds)
         const ls_graph_node *reader = &search->graph->nodes[r];
         if (reader->phase != LS_GRAPH_FORWARD) break;
         if (!(kinds >> reader->make & 1)) continue;
-        if (node->make == LS_MAKE_GRADIENT && ls_graph_slot(reader, node->of) >= 0) return true;
+        if (node->make == LS_MAKE_GRADIENT && ls_graph_back_slot(reader, node->of) >= 0)
+            return true;
         if (node->make == LS_MAKE_PARAM_GRADIENT && (node->of < 0 || node->of == (int)r) &&
             ls_graph_param_slot(reader, node->params[0]) >= 0)
             return true;

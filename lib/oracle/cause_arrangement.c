@@ -349,7 +349,7 @@ static ls_status try_transposed(ls_search *search)
         const ls_param *w = &graph->table->params[reader->params[0]];
         const bool own =
             (int)r == search->of->node || (search->node->make == LS_MAKE_GRADIENT &&
-                                           ls_graph_slot(reader, search->node->of) >= 0);
+                                           ls_graph_back_slot(reader, search->node->of) >= 0);
         if (tried[w->role] || (!own && (search->of->own_inputs || !is_matrix(w->role)))) continue;
         tried[w->role] = true;
         char name[192];

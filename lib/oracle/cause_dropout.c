@@ -97,7 +97,7 @@ static bool is_elementwise(const ls_search *search)
     for (size_t r = 0; r < search->graph->count; r++) {
         const ls_graph_node *reader = &search->graph->nodes[r];
         if (reader->phase != LS_GRAPH_FORWARD) break;
-        const int slot = ls_graph_slot(reader, node->of);
+        const int slot = ls_graph_back_slot(reader, node->of);
         if (slot < 0) continue;
         if (slot > 0 || (reader->make != LS_MAKE_RESIDUAL && reader->make != LS_MAKE_DROPOUT))
             return false;

@@ -236,7 +236,7 @@ static bool can_concern(const ls_search *search, const fused *f)
         const ls_role role = search->graph->table->params[reader->params[0]].role;
         const bool touches =
             (int)r == search->of->node ||
-            (node->make == LS_MAKE_GRADIENT && ls_graph_slot(reader, node->of) >= 0) ||
+            (node->make == LS_MAKE_GRADIENT && ls_graph_back_slot(reader, node->of) >= 0) ||
             (node->make == LS_MAKE_PARAM_GRADIENT &&
              ls_graph_param_slot(reader, node->params[0]) >= 0);
         for (int m = 0; m < f->n && touches; m++)

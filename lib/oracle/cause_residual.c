@@ -104,9 +104,9 @@ ls_status ls_cause_residuals(ls_search *search)
         const ls_graph_node *reader = &graph->nodes[sum];
         if (reader->phase != LS_GRAPH_FORWARD) break;
         if (reader->make != LS_MAKE_RESIDUAL || !is_alike(reader, node)) continue;
-        if (ls_graph_slot(reader, node->of) == 1)
+        if (ls_graph_back_slot(reader, node->of) == 1)
             LS_TRY(try_dropped(search, sum));
-        else if (ls_graph_slot(reader, node->of) < 0 && reader->layer <= node->layer + 1)
+        else if (ls_graph_back_slot(reader, node->of) < 0 && reader->layer <= node->layer + 1)
             LS_TRY(try_added(search, sum));
     }
 exit:

@@ -92,7 +92,7 @@ static void take_gradient(ls_sum *s, const ls_search *search)
     for (size_t r = 0; r < graph->count && s->groups < LS_ADDENDS; r++) {
         const ls_graph_node *reader = &graph->nodes[r];
         if (reader->phase != LS_GRAPH_FORWARD) break;
-        const int slot = ls_graph_slot(reader, search->node->of);
+        const int slot = ls_graph_back_slot(reader, search->node->of);
         const int gradient = ls_graph_gradient(graph, (int)r);
         if (slot < 0 || gradient < 0 || reader->make == LS_MAKE_PROBABILITIES) continue;
         const ls_param *w = param_of_node(search, reader, 0);
@@ -102,7 +102,7 @@ static void take_gradient(ls_sum *s, const ls_search *search)
             reader->make == LS_MAKE_LINEAR || reader->make == LS_MAKE_LINEAR_TURNED || logits;
         if (linear && w->cut == (logits ? 0 : 1))
             add_columns(s, search, gradient, width, w->axis, reader->name);
-        else if (reader->make == LS_MAKE_HEADS && slot > 0 &&
+        else if (reader->make == LS_MAKE_HEADS && (slot == 1 || slot == 2) &&
                  search->config->kv_heads < search->config->heads)
             add_columns(s, search, gradient, width, ls_config_heads_axis(search->config),
                         reader->name);

@@ -84,7 +84,7 @@ static bool concerned(const ls_search *search, const ls_graph_node *node, unsign
         for (size_t r = 0; r < search->graph->count; r++) {
             const ls_graph_node *reader = &search->graph->nodes[r];
             if (reader->phase != LS_GRAPH_FORWARD) break;
-            if (ls_graph_slot(reader, node->of) < 0) continue;
+            if (ls_graph_back_slot(reader, node->of) < 0) continue;
             for (int i = 0; i < LS_NODE_PARAMS && reader->params[i] >= 0; i++)
                 if (change->params[reader->params[i]] !=
                     search->of->operands.params[reader->params[i]])

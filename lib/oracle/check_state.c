@@ -44,7 +44,7 @@ bool ls_check_has_operation(const struct ls_check *check, const ls_check_place *
 /* A gradient needs the parameters of what it goes back through. */
 static bool goes_through(const ls_graph_node *node, const ls_graph_node *reader, int place)
 {
-    if (node->make == LS_MAKE_GRADIENT) return ls_graph_slot(reader, node->of) >= 0;
+    if (node->make == LS_MAKE_GRADIENT) return ls_graph_back_slot(reader, node->of) >= 0;
     if (node->make != LS_MAKE_PARAM_GRADIENT) return false;
     return ls_graph_param_slot(reader, node->params[0]) >= 0 && (node->of < 0 || node->of == place);
 }

@@ -17,7 +17,7 @@ int ls_graph_append(ls_graph *graph, ls_graph_phase phase, ls_operation_kind mak
     node->make = make;
     for (int i = 0; i < LS_NODE_INPUTS; i++) node->inputs[i] = -1;
     for (int i = 0; i < LS_NODE_PARAMS; i++) node->params[i] = -1;
-    node->of = node->purpose = node->layer = -1;
+    node->of = node->through = node->purpose = node->layer = -1;
     node->point = LS_POINTS;
     return (int)graph->count++;
 }
@@ -27,6 +27,11 @@ int ls_graph_slot(const ls_graph_node *reader, int node)
     for (int i = 0; i < LS_NODE_INPUTS && reader->inputs[i] >= 0; i++)
         if (reader->inputs[i] == node) return i;
     return -1;
+}
+
+int ls_graph_back_slot(const ls_graph_node *reader, int node)
+{
+    return node >= 0 && reader->through == node ? LS_SLOT_THROUGH : ls_graph_slot(reader, node);
 }
 
 int ls_graph_param_slot(const ls_graph_node *reader, int param)
@@ -87,6 +92,10 @@ static void read_reader(const ls_graph *graph, ls_graph_node *node, int place, b
     const ls_graph_node *reader = &graph->nodes[place];
     if (!is_loss(reader->make)) read_node(node, ls_graph_gradient(graph, place));
     if (reader->make == LS_MAKE_POOLED) read_node(node, place);
+    if (!by_param && reader->through >= 0 && reader->through == node->of) {
+        read_node(node, reader->inputs[2]); /* heads are linear in the probabilities: the values */
+        return;
+    }
     for (int i = 0; (by_param || !is_linear(reader->make)) && i < LS_NODE_INPUTS; i++)
         read_node(node, reader->inputs[i]);
 }
@@ -109,7 +118,10 @@ static void append_gradient(ls_graph *graph, size_t forward, int place)
 {
     char name[sizeof graph->nodes->name];
     const ls_graph_node *of = &graph->nodes[place];
-    if (is_loss(of->make) || of->make == LS_MAKE_MEAN || is_shown_alone(of->make)) return;
+    /* Of what nobody reads the probabilities alone have one: the heads go through them. */
+    if (is_loss(of->make) || of->make == LS_MAKE_MEAN ||
+        (is_shown_alone(of->make) && of->make != LS_MAKE_PROBABILITIES))
+        return;
     snprintf(name, sizeof name, "d.%.120s", of->name);
     ls_graph_node *node =
         &graph->nodes[ls_graph_append(graph, LS_GRAPH_BACKWARD, LS_MAKE_GRADIENT, name)];
@@ -120,7 +132,7 @@ static void append_gradient(ls_graph *graph, size_t forward, int place)
     memcpy(node->dims, of->dims, sizeof node->dims);
     memcpy(node->dim_names, of->dim_names, sizeof node->dim_names);
     for (size_t r = forward; r-- > 0;)
-        if (sends_back(&graph->nodes[r]) && ls_graph_slot(&graph->nodes[r], place) >= 0)
+        if (sends_back(&graph->nodes[r]) && ls_graph_back_slot(&graph->nodes[r], place) >= 0)
             read_reader(graph, node, (int)r, false);
     index_last(graph);
 }

@@ -59,6 +59,8 @@ typedef enum ls_operation_kind {
     LS_OPERATION_KINDS
 } ls_operation_kind;
 
+/* The slot of what is no input, see `through`; heads have three inputs. */
+enum { LS_SLOT_THROUGH = 3 };
 enum { LS_NODE_INPUTS = 32, LS_NODE_PARAMS = 3, LS_NODE_DIMS = 4 };
 
 typedef struct ls_graph_node {
@@ -71,6 +73,8 @@ typedef struct ls_graph_node {
     int inputs[LS_NODE_INPUTS];
     int of; /* gradient: the forward node; gradient of one use of a parameter: its reader; else -1
              */
+    int through; /* HEADS: the probabilities, which it makes again in passing and has a gradient
+                    for; no input; else -1 */
     int params[LS_NODE_PARAMS]; /* places in the table: w, b, further; -1 */
     int purpose;                /* ls_purpose of the dropout; -1: none */
     int layer;                  /* -1 */
@@ -123,6 +127,8 @@ int ls_graph_updated(const ls_graph *graph, int param);
 
 /* Which input / parameter of `reader` a node / parameter is; -1. */
 int ls_graph_slot(const ls_graph_node *reader, int node);
+/* The same of what a reader sends a gradient back to: beside its inputs what it goes through. */
+int ls_graph_back_slot(const ls_graph_node *reader, int node);
 int ls_graph_param_slot(const ls_graph_node *reader, int param);
 
 #endif

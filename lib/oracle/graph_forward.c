@@ -118,7 +118,9 @@ static int attention(const forward *f, int x)
     made->dims[2] = made->dims[3] = f->graph->S;
     snprintf(made->dim_names, sizeof made->dim_names, "B H[tp] S S");
 
+    const int P = place_of(f, made);
     made = node(f, LS_MAKE_HEADS, LS_POINT_HEADS, q, k, v);
+    made->through = P;
     made->purpose = LS_RANDOM_DROPOUT_ATTENTION;
     shape(f, made, D, "B S D[tp]");
     return linear(f, LS_MAKE_LINEAR, LS_POINT_ATTENTION, place_of(f, made), LS_ATTN_OUT_WEIGHT, D,

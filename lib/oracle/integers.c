@@ -50,7 +50,8 @@ static bool comes_back_linear(const ls_graph *graph, const ls_graph_node *node)
         const ls_graph_node *reader = &graph->nodes[r];
         bool reads;
         if (node->make == LS_MAKE_GRADIENT)
-            reads = ls_graph_slot(reader, node->of) >= 0 && reader->make != LS_MAKE_PROBABILITIES;
+            reads =
+                ls_graph_back_slot(reader, node->of) >= 0 && reader->make != LS_MAKE_PROBABILITIES;
         else
             reads = ls_graph_param_slot(reader, node->params[0]) >= 0 &&
                     (node->of < 0 || node->of == (int)r);

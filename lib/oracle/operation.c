@@ -77,7 +77,7 @@ static ls_status check_params(const ls_operands *o, const ls_graph_node *node)
     for (size_t r = 0; node->make == LS_MAKE_GRADIENT && r < o->graph->count; r++) {
         const ls_graph_node *reader = &o->graph->nodes[r];
         if (reader->phase != LS_GRAPH_FORWARD) break;
-        if (ls_graph_slot(reader, node->of) >= 0) LS_TRY(check_param(o, node, reader, 0));
+        if (ls_graph_back_slot(reader, node->of) >= 0) LS_TRY(check_param(o, node, reader, 0));
     }
 exit:
     return status;
@@ -112,7 +112,7 @@ static ls_status add_gradient(const evaluation *e, int of, approx_sum *out)
     for (size_t r = 0; r < e->graph->count; r++) {
         const ls_graph_node *reader = &e->graph->nodes[r];
         if (reader->phase != LS_GRAPH_FORWARD) break;
-        const int slot = ls_graph_slot(reader, of);
+        const int slot = ls_graph_back_slot(reader, of);
         if (slot >= 0 && evaluators[reader->make].backward)
             LS_TRY(evaluators[reader->make].backward(e, reader, slot, out));
     }

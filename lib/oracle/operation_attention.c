@@ -1,7 +1,8 @@
 /* operation_attention.c - softmax of scores, the heads' outputs, and their gradients.
  *
  *     s_ij = q_i k_j / sqrt(dh)    P_i = softmax over the keys seen    o_i = sum_j mask_ij P_ij v_j
- *     dP_ij = mask_ij (do_i v_j)   dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij)
+ *     dP_ij = mask_ij (do_i v_j), 0 where i does not see j
+ *     dS_ij = P_ij (dP_ij - sum_j P_ij dP_ij)
  *     dq_i = sum_j dS_ij k_j / sqrt(dh)    dk_j = sum_i dS_ij q_i / sqrt(dh)
  *     dv_j = sum_i mask_ij P_ij do_i
  *
@@ -120,19 +121,27 @@ typedef struct row_work {
     approx *P, *mask, *dP;
 } row_work;
 
-/* dP of one query, and from it dS in its place. */
-static void score_gradient(const evaluation *e, const query *at, const double *d_o, const double *v,
-                           const row_work *w)
+/* dP of one query. */
+static void probability_gradient(const evaluation *e, const query *at, const double *d_o,
+                                 const double *v, const row_work *w)
 {
     const size_t dh = ls_config_head_width(e->config);
-    approx_sum along = {0};
     for (size_t j = at->from; j < at->seen; j++) {
         approx_sum dot = {0};
         for (size_t c = 0; c < dh; c++)
             approx_sum_add(&dot, approx_exact(d_o[at->q + c] * v[at->kv + j * at->kv_stride + c]));
         w->dP[j] = approx_multiply(e->p, approx_sum_end(e->p, &dot), w->mask[j]);
-        approx_sum_add(&along, approx_product(w->P[j], w->dP[j]));
     }
+}
+
+/* dP of one query, and from it dS in its place. */
+static void score_gradient(const evaluation *e, const query *at, const double *d_o, const double *v,
+                           const row_work *w)
+{
+    approx_sum along = {0};
+    probability_gradient(e, at, d_o, v, w);
+    for (size_t j = at->from; j < at->seen; j++)
+        approx_sum_add(&along, approx_product(w->P[j], w->dP[j]));
     const approx mean = approx_sum_end(e->p, &along);
     for (size_t j = at->from; j < at->seen; j++)
         w->dP[j] = approx_multiply(e->p, w->P[j], approx_subtract(e->p, w->dP[j], mean));
@@ -153,9 +162,15 @@ ls_status ls_evaluate_attention_backward(const evaluation *e, const ls_graph_nod
         for (size_t h = 0; h < e->config->heads; h++)
             for (size_t i = 0; i < e->S; i++) {
                 const query at = query_of(e, b, h, i);
-                probabilities(e, &at, q, k, w.P);
                 for (size_t j = at.from; j < at.seen; j++)
                     w.mask[j] = ls_evaluate_mask(e, reader, at.P + j);
+                if (slot == LS_SLOT_THROUGH) {
+                    probability_gradient(e, &at, d_o, v, &w);
+                    for (size_t j = at.from; j < at.seen; j++)
+                        approx_sum_add(&out[at.P + j], w.dP[j]);
+                    continue;
+                }
+                probabilities(e, &at, q, k, w.P);
                 if (slot < 2) score_gradient(e, &at, d_o, v, &w);
                 for (size_t j = at.from; j < at.seen; j++) {
                     const size_t key = at.kv + j * at.kv_stride;

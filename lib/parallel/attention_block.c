@@ -307,6 +307,21 @@ exit:
     return status;
 }
 
+/* Shows the gradient of one head's probabilities. What the query does not see has none. */
+static ls_status look_probabilities(const ls_tensor_parallel *tp, const ls_attention_block *block,
+                                    const shard *own, const ls_attention_shape *shape, size_t b,
+                                    size_t h, ls_real *dP)
+{
+    const size_t S = shape->S;
+    if (!tp->looking) return LS_OK;
+    for (size_t i = 0; i < S; i++)
+        for (size_t j = 0; j < S; j++)
+            if ((shape->causal && j > i) || (shape->keys && !shape->keys[j]))
+                dP[i * S + j] = (ls_real)0;
+    return ls_look_head(tp, LS_POINT_PROBABILITIES, true, b, block->heads.whole.granules,
+                        own->first + h, dP);
+}
+
 /* Gradients of the core: dq, dk and dv of own heads, the latter finished over each group. */
 static ls_status core_backward(const ls_tensor_parallel *tp, const ls_attention_block *block,
                                const shard *own, ls_real *dq, ls_real *dk, ls_real *dv,
@@ -347,6 +362,7 @@ static ls_status core_backward(const ls_tensor_parallel *tp, const ls_attention_
             LS_TRY(ls_attention_backward(tp->engine, &shape, dq + q, dk_parts[t] + kv,
                                          dv_parts[t] + kv, d_o + q, P, kept->q + q, kept->k + kv,
                                          kept->v + kv, scratch));
+            LS_TRY(look_probabilities(tp, block, own, &shape, b, h, scratch));
         }
     }
     LS_TRY(finish_kv(tp, block, own, LS_POINT_KEY, rows, dk_parts, dk));

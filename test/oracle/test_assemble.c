@@ -15,7 +15,6 @@ static bool has_point(const ls_config *c, ls_point point, bool in_layer, bool gr
     bool post = c->norm_place == LS_NORM_POST, masked = c->objective == LS_MASKED_TOKEN;
     if (in_layer != (point >= LS_POINT_NORM1 && point <= LS_POINT_LAYER)) return false;
     switch (point) {
-    case LS_POINT_PROBABILITIES:
     case LS_POINT_TOKEN_LOSS:
         return !gradient;
     case LS_POINT_ORDER_LOSS:

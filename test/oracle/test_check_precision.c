@@ -117,7 +117,7 @@ static bool is_product(const ls_graph *graph, int node)
     for (int r = 0; r < (int)graph->count; r++) { /* what goes back through one alone */
         const ls_graph_node *reader = &graph->nodes[r];
         const bool reads = n->make == LS_MAKE_GRADIENT
-                               ? ls_graph_slot(reader, n->of) >= 0
+                               ? ls_graph_back_slot(reader, n->of) >= 0
                                : ls_graph_param_slot(reader, n->params[0]) >= 0;
         if (reader->phase != LS_GRAPH_FORWARD || !reads) continue;
         if (reader->make == LS_MAKE_PROBABILITIES) continue;

@@ -61,7 +61,7 @@ static void say_formula(words *w, const ls_graph *graph, const ls_graph_node *no
     say(w, "what comes back from");
     bool first = true;
     for (size_t r = 0; r < graph->count && graph->nodes[r].phase == LS_GRAPH_FORWARD; r++) {
-        if (ls_graph_slot(&graph->nodes[r], node->of) < 0) continue;
+        if (ls_graph_back_slot(&graph->nodes[r], node->of) < 0) continue;
         if (graph->nodes[r].make == LS_MAKE_PROBABILITIES ||
             graph->nodes[r].make == LS_MAKE_BATCH_MEAN ||
             graph->nodes[r].make == LS_MAKE_BATCH_RSTD)

@@ -44,7 +44,8 @@ LS_API ls_status ls_attention_forward(ls_engine engine, const ls_attention_shape
  *     dv = dropout(P)^T d_o      dP = dropout(d_o V^T)     dS = scale * (P * (dP - sum(dP * P)))
  *     dq = dS K                  dk = dS^T Q
  * The dropout mask is drawn again. Sums of a row over keys 0 .. i when causal, by rule 10.
- * dq, d_o, q: stride ld_q; dk, dv, k, v: stride ld_kv. scratch: 2 S x S. Errors: those of ls_gemm.
+ * dq, d_o, q: stride ld_q; dk, dv, k, v: stride ld_kv. scratch: 2 S x S, of which the first then
+ * holds dP (undefined where the query does not see the key). Errors: those of ls_gemm.
  */
 #define ls_attention_backward LS_TYPED(ls_attention_backward)
 LS_API ls_status ls_attention_backward(ls_engine engine, const ls_attention_shape *shape,

@@ -31,7 +31,7 @@ typedef enum ls_point {
     LS_POINT_QUERY,         /* as the attention core reads them: bias added, turned by position */
     LS_POINT_KEY,
     LS_POINT_VALUE,
-    LS_POINT_PROBABILITIES,   /* softmax, before dropout; forward alone                         */
+    LS_POINT_PROBABILITIES,   /* softmax, before dropout; its gradient 0 where nothing is seen  */
     LS_POINT_HEADS,           /* outputs of the heads, side by side                             */
     LS_POINT_ATTENTION,       /* reduced, bias added                                            */
     LS_POINT_AFTER_ATTENTION, /* after dropout, + residual (norms behind: before the norm)      */

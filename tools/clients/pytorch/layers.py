@@ -59,6 +59,7 @@ def attention(q, k, v, head_width, mask, p, world, see):
     seen = torch.ones(tokens, tokens, dtype=torch.bool).tril(ahead)
     weights = torch.softmax(scores.masked_fill(~seen, -math.inf), dim=-1)
     see("probabilities", weights)
+    weights = weights.masked_fill(~seen, 0)  # what a query does not see sends no gradient back
     return (dropout(weights, mask, p) @ by_head(v)).transpose(1, 2).flatten(2)
 
 
