@@ -72,6 +72,7 @@ static inline void begin(seen *s, const struct scene *scene)
 {
     memset(s, 0, sizeof *s);
     s->config = model_config(scene->model);
+    s->config.layers = scene->grid.chunks > 1 ? 4 : 2;
     s->text = fixture_text();
     ls_run run = fixture_run(&s->config, &s->text, 1);
     ls_dump_options options = dump_plainly();

@@ -7,10 +7,10 @@
 #include "oracle/crossings_fixture.h"
 
 static const struct scene scenes[] = {
-    {GPT2, {2, 2, 3, true, 1, 2, LS_GPIPE, LS_RECOMPUTE_NONE}, false},
+    {GPT2, {2, 1, 3, true, 1, 2, LS_GPIPE, LS_RECOMPUTE_NONE}, false},
     {GPT2, {1, 2, 2, false, 2, 2, LS_INTERLEAVED, LS_RECOMPUTE_LAYER}, true},
     {LLAMA, {2, 1, 3, false, 1, 1, LS_GPIPE, LS_RECOMPUTE_SELECTIVE}, false},
-    {LLAMA, {1, 2, 6, true, 1, 2, LS_1F1B, LS_RECOMPUTE_STAGE}, false},
+    {LLAMA, {1, 1, 6, true, 1, 2, LS_1F1B, LS_RECOMPUTE_STAGE}, false},
     {BERT_POST, {2, 2, 2, true, 1, 2, LS_1F1B, LS_RECOMPUTE_LAYER}, false},
     {BERT_PRE, {3, 1, 2, true, 1, 1, LS_GPIPE, LS_RECOMPUTE_NONE}, false},
     {ROW_FIRST, {2, 1, 3, false, 1, 2, LS_GPIPE, LS_RECOMPUTE_NONE}, false},

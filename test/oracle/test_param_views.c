@@ -303,7 +303,7 @@ START_TEST(nodes_of_views)
     ck_assert_uint_eq(f.lost, 0);
     for (size_t i = 0; i < f.graph->count; i++) {
         const ls_graph_node *node = &f.graph->nodes[i];
-        const bool by_head = node->make == LS_MAKE_PROBABILITIES;
+        const bool by_head = node->point == LS_POINT_PROBABILITIES;
         ck_assert_msg(f.found[i] == (by_head ? config.batch * config.heads : 1),
                       "%s: seen %u times", node->name, f.found[i]);
     }
