@@ -58,6 +58,14 @@ static void write_layout(FILE *file, const ls_report *report)
     char text[256];
     if (run == NULL) return;
     const ls_layout *layout = &run->layout;
+    if (report->common.config.kind == LS_MODEL_NET) {
+        snprintf(text, sizeof text,
+                 "data parallel %d, spatial %d x %d, channel parallel %d: %d rank%s; %s overlap",
+                 layout->dp, layout->down, layout->across, layout->channels, run->result.ranks,
+                 run->result.ranks == 1 ? "" : "s", layout->overlap ? "with" : "without");
+        row(file, report->n_runs > 1 ? "layout shown" : "layout", text);
+        return;
+    }
     snprintf(text, sizeof text,
              "data parallel %d, pipeline %d, tensor %d: %d rank%s; %s sequence parallelism",
              layout->dp, layout->pp, layout->tp, run->result.ranks,

@@ -6,7 +6,7 @@
 
 #include "report/report.h"
 
-/* A report of more runs than this is shown by grid points (dp, pp, tp, sp). */
+/* A report of more runs than this is shown by grid points (ls_same_grid). */
 enum { LS_PAGE_ROWS = 40 };
 
 /* Every run and whether it has the serial run's bits. */
@@ -15,6 +15,9 @@ void ls_page_layouts(FILE *file, const ls_report *report);
 /* Of the run that is shown: which rank stands where in the grid and holds which layers, and in
  * which order the pipeline's ranks do their passes. */
 ls_status ls_page_places(FILE *file, const ls_report *report, const ls_report_run *run) LS_MUST_USE;
+
+/* The same of a convolutional network, with the grid of each of its layers. */
+void ls_page_net_places(FILE *file, const ls_report *report, const ls_report_run *run);
 
 /* Peak bytes per layout and, of the run that is shown, per rank. */
 ls_status ls_page_memory(FILE *file, const ls_report *report, const ls_report_run *run) LS_MUST_USE;

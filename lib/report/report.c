@@ -60,7 +60,8 @@ void ls_report_destroy(ls_report **report)
 
 static int axes_of(const ls_layout *layout)
 {
-    return (layout->dp > 1) + (layout->pp > 1) + (layout->tp > 1);
+    return (layout->dp > 1) + (layout->pp > 1) + (layout->tp > 1) + (layout->down > 1) +
+           (layout->across > 1) + (layout->channels > 1);
 }
 
 const ls_report_run *ls_report_featured(const ls_report *report)

@@ -54,8 +54,8 @@ ls_status ls_report_create(ls_report **ret_report, const ls_run *common, size_t 
                            size_t n_runs) LS_MUST_USE;
 void ls_report_destroy(ls_report **report);
 
-/* The run that is shown in detail: that which uses most of the axes dp, pp and tp, of several that
- * with the most ranks, of several the first; NULL when none was made. */
+/* The run that is shown in detail: that which uses most of the axes dp, pp, tp, rows, columns and
+ * channels, of several that with the most ranks, of several the first; NULL when none was made. */
 const ls_report_run *ls_report_featured(const ls_report *report);
 
 /* "tp 2 x pp 2" as ls_layout_describe writes it, but for one rank of a transformer "tp 1": it runs

@@ -24,6 +24,9 @@ void ls_svg_memory(FILE *file, const ls_bar *bars, size_t count, bool legend);
 /* The ranks of a layout in their places, coloured by pipeline rank; batch: of the whole run. */
 void ls_svg_grid(FILE *file, const ls_layout *layout, size_t batch);
 
+/* The same of a convolutional network: over its images, coloured by channels. */
+void ls_svg_net_grid(FILE *file, const ls_layout *layout, const ls_net *net, size_t batch);
+
 /* How the parameters are cut over the ranks of a layout: embeddings, the first layer and the head,
  * a box per parameter. */
 ls_status ls_svg_cut(FILE *file, const ls_param_table *table, const ls_layout *layout) LS_MUST_USE;

@@ -66,7 +66,12 @@ def refusals(program, checks):
 
 
 def verified(program, checks):
-    done = program.run("verify", "--model", "alexnet-nano", "--spatial", "2x2", "--dp", "2", "--steps", "2")
+    done = program.run("verify", "--model", "alexnet-nano", "--spatial", "2x2", "--dp", "2", "--steps", "2",
+                       "--report", "page")
+    page = program.read("page/index.html").decode()
+    checks.that("data parallel 2, spatial 2 x 2, channel parallel 1: 8 ranks" in page and
+                "conv1 to pool5" in page and all(f"rank {rank}: replica" in page for rank in range(8)) and
+                "tensor" not in page and "pipeline" not in page, "the page")
     checks.that(done.status == 0 and p.last_line(done.out) ==
                 "verify: 1 layouts, 1 bit-exact, 0 different" and
                 re.search(r"^dp 2 x spatial 2x2 +portable +bit-exact", done.out, re.MULTILINE),
