@@ -43,6 +43,18 @@ static const form forms[] = {
      "pixels before a block's own are taken one place farther away"},
     {LS_CAUSE_HALO, LS_HALO_FARTHER, 0, 0, 0, 1,
      "pixels behind a block's own are taken one place farther away"},
+    {LS_CAUSE_HALO, LS_HALO_LOWER, 0, 0, 0, 0,
+     "pixels beyond a block's own are taken one row and column before"},
+    {LS_CAUSE_HALO, LS_HALO_HIGHER, 0, 0, 0, 0,
+     "pixels beyond a block's own are taken one row and column behind"},
+    {LS_CAUSE_HALO, LS_HALO_LOWER, 1, 0, 0, 0,
+     "rows beyond a block's own are taken one place before"},
+    {LS_CAUSE_HALO, LS_HALO_LOWER, 0, 1, 0, 0,
+     "columns beyond a block's own are taken one place before"},
+    {LS_CAUSE_HALO, LS_HALO_HIGHER, 1, 0, 0, 0,
+     "rows beyond a block's own are taken one place behind"},
+    {LS_CAUSE_HALO, LS_HALO_HIGHER, 0, 1, 0, 0,
+     "columns beyond a block's own are taken one place behind"},
     {LS_CAUSE_HALO, LS_HALO_NEARER, 1, 0, 0, 0,
      "rows beyond a block's own are taken one place nearer to it"},
     {LS_CAUSE_HALO, LS_HALO_NEARER, 0, 1, 0, 0,
@@ -156,6 +168,11 @@ static ls_status try_grid(ls_search *search, const ls_variant_grid *grid, bool d
         snprintf(text, sizeof text, "%s%s; cut into %s", dy ? "of dy: " : "", wrong->text,
                  ls_grid_text(grid, blocks));
         LS_TRY(ls_net_try(search, cause, WINDOWS, &variant, text));
+        /* A halo of one row that is a row too narrow is none: the other name is as good. */
+        if (f > 0 || !search->fits[cause]) continue;
+        const ls_variant narrow = variant_of(&(form){.form = LS_HALO_SHORT}, grid, dy);
+        LS_TRY(ls_net_try(search, LS_CAUSE_HALO, WINDOWS, &narrow,
+                          "the halo is a row or column too narrow"));
     }
 exit:
     return status;

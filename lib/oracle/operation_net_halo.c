@@ -107,7 +107,9 @@ bool ls_net_halo_source(const net_halo *halo, size_t *row, size_t *column)
     for (int i = 0; i < 2; i++) {
         if (where[i] == 0) continue;
         const ls_share own = halo->own[i];
-        const bool back = (halo->form == LS_HALO_NEARER) == (where[i] > 0);
+        const bool back = halo->form == LS_HALO_LOWER || halo->form == LS_HALO_HIGHER
+                              ? halo->form == LS_HALO_LOWER
+                              : (halo->form == LS_HALO_NEARER) == (where[i] > 0);
         if (halo->form == LS_HALO_SHORT) {
             if (is_farthest(halo->reads[i], *at[i], where[i])) return false;
         } else if (halo->form == LS_HALO_REPEATED) {
