@@ -24,12 +24,14 @@ static void add_piece(ls_net_route *route, const box_lists *boxes, size_t from, 
 }
 
 /* The pieces from or to this rank, by (from, to) ascending. */
-static ls_status find_route(const box_lists *boxes, ls_net_route *ret_route)
+static ls_status find_route(const box_lists *boxes, int of, bool gradient, ls_net_route *ret_route)
 {
     ls_status status = LS_OK;
     const size_t own = boxes->own;
     const ls_image_box *wanted = &boxes->wanted[own];
-    ls_net_route route = {.transfers = malloc(2 * boxes->ranks * sizeof *route.transfers)};
+    ls_net_route route = {.of = of,
+                          .gradient = gradient,
+                          .transfers = malloc(2 * boxes->ranks * sizeof *route.transfers)};
     size_t arrives = 0;
     bool sends = false;
     if (route.transfers == NULL)
@@ -152,13 +154,13 @@ static ls_status find_input(ls_sharded_net *net, ls_net_layer_state *l, size_t i
     if (input->from == LS_NET_IMAGE) goto exit;
     widen(l, &boxes->wanted[boxes->own], &input->has);
     input->reads = boxes->wanted[boxes->own];
-    LS_TRY(find_route(boxes, &input->arrive));
+    LS_TRY(find_route(boxes, input->from, false, &input->arrive));
     if (overlaps(net, l, input)) input->inner = inner_of(net, l, input);
     for (size_t r = 0; r < boxes->ranks; r++) {
         boxes->wanted[r] = boxes->owned[r];
         boxes->owned[r] = ls_net_takes(net->net, &net->shapes, l->number, &l->grid, batch, (int)r);
     }
-    LS_TRY(find_route(boxes, &input->leave));
+    LS_TRY(find_route(boxes, input->from, true, &input->leave));
 exit:
     return status;
 }
@@ -174,7 +176,7 @@ static ls_status find_gradient(ls_sharded_net *net, ls_net_layer_state *l, box_l
     }
     widen(l, &boxes->wanted[boxes->own], &l->own);
     l->read_by = boxes->wanted[boxes->own];
-    LS_TRY(find_route(boxes, &l->dy_halo));
+    LS_TRY(find_route(boxes, (int)l->number, true, &l->dy_halo));
 exit:
     return status;
 }

@@ -69,12 +69,14 @@ ls_status ls_net_channel_sums_finish(ls_sharded_net *net, const ls_net_layer_sta
     size_t *starts = NULL;
     if (count == 0) goto exit; /* so it is for all of the group */
     for (size_t j = 0; j < sums->n_nodes; j++)
-        LS_TRY(ls_net_show_partial(net, (size_t)l->input[0].from, &sums->box, sums->nodes[j],
-                                   sums->forest.leaves, parts + j * count));
+        LS_TRY(ls_net_show_sum(net, (size_t)l->input[0].from, &sums->box, sums->nodes[j],
+                               sums->forest.leaves, parts + j * count));
     LS_TRY(ls_arena_alloc(net->temporary, members + 1, sizeof *starts, (void *)&starts));
     for (size_t m = 0; m <= members; m++) starts[m] = sums->starts[m] * area;
     LS_TRY(ls_reduce_scatter_columns_forest(sums->group, dx, parts, sums->box.images.count, starts,
                                             LS_REAL_DTYPE, &sums->forest));
+    LS_TRY(
+        ls_net_show_sum(net, (size_t)l->input[0].from, &l->input[0].takes, (ls_node){0, 0}, 0, dx));
 exit:
     ls_arena_release(net->temporary, mark);
     return status;

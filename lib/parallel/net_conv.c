@@ -222,13 +222,11 @@ static ls_status backward_parameters(ls_sharded_net *net, ls_net_layer_state *l)
     if (ls_faulty(LS_FAULT_WEIGHT_NOT_REDUCED))
         ls_fault_own_sum(state->weight->grad[0], values, sums->n_nodes, count);
     else
-        LS_TRY(ls_all_reduce_plan(sums->members, state->weight->grad[0], values, count,
-                                  LS_REAL_DTYPE, sums->plan));
+        LS_TRY(ls_net_sum_gradient(net, l, state->weight, values));
     if (state->bias == NULL) goto exit;
     /* y += b: db = the sum of dy over images and pixels (rule 9) */
     LS_TRY(ls_net_leaf_sums(values, channels, state->leaves, bias_leaf, l, net->temporary));
-    LS_TRY(ls_all_reduce_plan(sums->members, state->bias->grad[0], values, channels, LS_REAL_DTYPE,
-                              sums->plan));
+    LS_TRY(ls_net_sum_gradient(net, l, state->bias, values));
 exit:
     ls_arena_release(net->handed, mark);
     return status;
@@ -298,6 +296,7 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     if (dx[0] != NULL && l->dy_halo.needed) {
         LS_TRY(ls_arena_alloc(net->temporary, ls_image_box_count(&l->read_by), sizeof *halo,
                               (void *)&halo));
+        LS_TRY(ls_net_show_sent(net, &l->dy_halo, &l->own, l->dy));
         LS_TRY(ls_net_begin(net, &l->dy_halo, &l->own, l->dy, &l->read_by, halo, LS_REAL_DTYPE,
                             &exchange));
         dy = halo;
@@ -306,6 +305,7 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     LS_TRY(backward_parameters(net, l));
     LS_TRY(ls_exchange_end(&exchange));
     if (ls_faulty_any() && halo != NULL) LS_TRY(ls_fault_dy_halo(halo, &l->read_by, l->own.area));
+    if (halo) LS_TRY(ls_net_show_received(net, &l->dy_halo, &l->read_by, halo));
     if (dx[0] != NULL) LS_TRY(backward_input(net, l, dx[0], dy));
 exit:
     ls_exchange_withdraw(&exchange);

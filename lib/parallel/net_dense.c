@@ -78,11 +78,8 @@ static ls_status backward_weight(ls_sharded_net *net, ls_net_layer_state *l)
         if (state->bias)
             ls_tree_sum_rows(bias + j * n_out, dy, ls_axis_whole(images.granules), n_out, n_out);
     }
-    LS_TRY(ls_all_reduce_plan(sums->members, state->weight->grad[0], weight, count, LS_REAL_DTYPE,
-                              sums->plan));
-    if (state->bias)
-        LS_TRY(ls_all_reduce_plan(sums->members, state->bias->grad[0], bias, n_out, LS_REAL_DTYPE,
-                                  sums->plan));
+    LS_TRY(ls_net_sum_gradient(net, l, state->weight, weight));
+    if (state->bias) LS_TRY(ls_net_sum_gradient(net, l, state->bias, bias));
 exit:
     ls_arena_release(net->handed, mark);
     return status;

@@ -27,6 +27,8 @@
 /* The boxes that this rank sends and receives, computed once. needed: it sends something, or wants
  * another block than it has; without, the block stands where it is and the rank takes no part. */
 typedef struct ls_net_route {
+    int of;        /* the layer whose output passes, */
+    bool gradient; /* or the gradient of that        */
     bool needed;
     ls_transfer *transfers; /* those from or to this rank; freed with free() */
     size_t n_transfers;
@@ -159,16 +161,32 @@ ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, const void 
 ls_status ls_net_slot(const ls_sharded_net *net, const ls_net_layer_state *l, ls_role role,
                       ls_slot **ret_slot) LS_MUST_USE;
 
+/* The gradient of a parameter of layer l, finished along l->sums. values: for each of its nodes
+ * what this rank adds, as the slot. */
+#define ls_net_sum_gradient LS_TYPED(ls_net_sum_gradient)
+ls_status ls_net_sum_gradient(const ls_sharded_net *net, const ls_net_layer_state *l, ls_slot *slot,
+                              const ls_real *values) LS_MUST_USE;
+
 /* Shows the block `box` of layer `number`'s output, or of the gradient of that, to the tap; nothing
  * without one, or when the box is empty. */
 #define ls_net_show_block LS_TYPED(ls_net_show_block)
 ls_status ls_net_show_block(const ls_sharded_net *net, size_t number, bool gradient,
                             const ls_image_box *box, const ls_real *values) LS_MUST_USE;
 
-/* The same for a part of a gradient, node `node` of a tree of `leaves` granules of channels. */
-#define ls_net_show_partial LS_TYPED(ls_net_show_partial)
-ls_status ls_net_show_partial(const ls_sharded_net *net, size_t number, const ls_image_box *box,
-                              ls_node node, size_t leaves, const ls_real *values) LS_MUST_USE;
+/* The same for what goes into a sum of dx, node `node` of a tree of `leaves` granules of channels,
+ * and for what this rank got of that (leaves 0). */
+#define ls_net_show_sum LS_TYPED(ls_net_show_sum)
+ls_status ls_net_show_sum(const ls_sharded_net *net, size_t number, const ls_image_box *box,
+                          ls_node node, size_t leaves, const ls_real *values) LS_MUST_USE;
+
+/* The pieces of the block `owned` that go along a route, and the block `wanted` when some of it
+ * came from others. */
+#define ls_net_show_sent LS_TYPED(ls_net_show_sent)
+ls_status ls_net_show_sent(const ls_sharded_net *net, const ls_net_route *route,
+                           const ls_image_box *owned, const ls_real *values) LS_MUST_USE;
+#define ls_net_show_received LS_TYPED(ls_net_show_received)
+ls_status ls_net_show_received(const ls_sharded_net *net, const ls_net_route *route,
+                               const ls_image_box *wanted, const ls_real *values) LS_MUST_USE;
 
 /* Shows a row of a point of layer `number`: per channel, per image. */
 #define ls_net_show_row LS_TYPED(ls_net_show_row)

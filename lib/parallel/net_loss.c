@@ -5,6 +5,7 @@
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/numerics/tree.h"
+#include "parallel/look_at_param.h"
 
 static const ls_net_layer_state *last_of(const ls_sharded_net *net)
 {
@@ -46,6 +47,28 @@ exit:
     return status;
 }
 
+/* What goes into the sum of the losses, and what comes out. */
+static ls_status look_at_parts(const ls_sharded_net *net, const ls_net_sums *sums,
+                               const ls_real *parts)
+{
+    ls_status status = LS_OK;
+    const ls_step_look look = {net->setup.tap, net->batch.step};
+    for (size_t j = 0; j < sums->n_nodes && sums->plan->members > 1; j++)
+        LS_TRY(ls_look_at_step(look, sums->members, LS_VIEW_LOSS_SUMS, LS_REAL_DTYPE,
+                               sums->nodes[j], sums->tree.leaves, 1, &parts[j]));
+exit:
+    return status;
+}
+
+static ls_status look_at_total(const ls_sharded_net *net, const ls_net_sums *sums,
+                               const ls_real *total)
+{
+    const ls_step_look look = {net->setup.tap, net->batch.step};
+    if (sums->plan->members == 1) return LS_OK;
+    return ls_look_at_step(look, sums->members, LS_VIEW_LOSS_SUMS, LS_REAL_DTYPE, (ls_node){0, 0},
+                           0, 1, total);
+}
+
 ls_status ls_net_loss_forward(ls_sharded_net *net, ls_real *ret_loss)
 {
     ls_status status = LS_OK;
@@ -75,7 +98,9 @@ ls_status ls_net_loss_forward(ls_sharded_net *net, ls_real *ret_loss)
     for (size_t j = 0; j < sums->n_nodes; j++)
         parts[j] = ls_tree_sum(losses + (sums->nodes[j].lo - l->own.images.first),
                                sums->nodes[j].hi - sums->nodes[j].lo, 1);
+    LS_TRY(look_at_parts(net, sums, parts));
     LS_TRY(ls_all_reduce_plan(sums->members, &total, parts, 1, LS_REAL_DTYPE, sums->plan));
+    LS_TRY(look_at_total(net, sums, &total));
     *ret_loss = total / (ls_real)B;
 exit:
     ls_arena_release(net->temporary, mark);

@@ -31,10 +31,12 @@ ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, const void 
     if (!l->dy_halo.needed) goto exit;
     LS_TRY(ls_arena_alloc(net->temporary, ls_image_box_count(&l->read_by), ls_dtype_bytes(dtype),
                           (void *)&halo));
+    if (values == l->dy) LS_TRY(ls_net_show_sent(net, &l->dy_halo, &l->own, values));
     LS_TRY(ls_net_begin(net, &l->dy_halo, &l->own, values, &l->read_by, halo, dtype, &exchange));
     LS_TRY(ls_exchange_end(&exchange));
     if (ls_faulty_any() && dtype == LS_REAL_DTYPE && ls_net_has_window(l->layer->kind))
         LS_TRY(ls_fault_dy_halo(halo, &l->read_by, l->own.area));
+    if (values == l->dy) LS_TRY(ls_net_show_received(net, &l->dy_halo, &l->read_by, halo));
     *ret_values = halo;
 exit:
     ls_exchange_withdraw(&exchange);
@@ -101,6 +103,10 @@ static ls_status make_outputs(ls_sharded_net *net, ls_net_layer_state *l, ls_exc
     for (int i = 0; i < l->n_inputs; i++) LS_TRY(ls_exchange_end(&exchange[i]));
     if (ls_faulty_halo() && input->arrive.needed && ls_net_has_window(l->layer->kind))
         LS_TRY(ls_fault_halo((ls_real *)(uintptr_t)input->x, &input->reads, input->takes.area));
+    for (int i = 0; i < l->n_inputs; i++)
+        if (l->input[i].arrive.needed)
+            LS_TRY(
+                ls_net_show_received(net, &l->input[i].arrive, &l->input[i].reads, l->input[i].x));
     for (size_t i = 0; i < n_rest; i++)
         LS_TRY(l->operations->forward(net, l, rest[i], input->x, &input->reads));
 exit:
@@ -120,10 +126,12 @@ static ls_status forward_layer(ls_sharded_net *net, ls_net_layer_state *l)
         } else if (!input->arrive.needed) {
             input->x = net->layers[input->from].y;
         } else {
+            const ls_real *from = net->layers[input->from].y;
             ls_real *x = NULL;
             LS_TRY(take(net->kept, &input->reads, &x));
-            LS_TRY(ls_net_begin(net, &input->arrive, &input->has, net->layers[input->from].y,
-                                &input->reads, x, LS_REAL_DTYPE, &exchange[i]));
+            LS_TRY(ls_net_show_sent(net, &input->arrive, &input->has, from));
+            LS_TRY(ls_net_begin(net, &input->arrive, &input->has, from, &input->reads, x,
+                                LS_REAL_DTYPE, &exchange[i]));
             input->x = x;
         }
     }
@@ -193,10 +201,16 @@ static ls_status backward_layer(ls_sharded_net *net, ls_net_layer_state *l)
     for (int i = 0; i < l->n_inputs; i++) {
         ls_net_input *input = &l->input[i];
         if (dx[i] == NULL || !input->leave.needed) continue;
+        LS_TRY(ls_net_show_sent(net, &input->leave, &input->takes, dx[i]));
         LS_TRY(ls_net_begin(net, &input->leave, &input->takes, dx[i], &input->has, input->dx,
                             LS_REAL_DTYPE, &exchange[i]));
     }
-    for (int i = 0; i < l->n_inputs; i++) LS_TRY(ls_exchange_end(&exchange[i]));
+    for (int i = 0; i < l->n_inputs; i++) {
+        ls_net_input *input = &l->input[i];
+        LS_TRY(ls_exchange_end(&exchange[i]));
+        if (dx[i] && input->leave.needed)
+            LS_TRY(ls_net_show_received(net, &input->leave, &input->has, input->dx));
+    }
 exit:
     for (int i = 0; i < 2; i++) ls_exchange_withdraw(&exchange[i]);
     ls_arena_release(net->temporary, mark);
