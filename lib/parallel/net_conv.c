@@ -53,24 +53,6 @@ static ls_conv2d conv_of(const ls_sharded_net *net, const ls_net_layer_state *l)
                        .grid = {net->net->row_granules, net->net->column_granules}};
 }
 
-/* Whole groups, or a part of one. */
-static ls_status check_granules(const ls_net_layer_state *l)
-{
-    ls_status status = LS_OK;
-    const size_t each = l->shape->axis.granules / l->layer->groups, own = l->granules.count;
-    const size_t first = l->granules.first;
-    const bool whole = own > 0 && first % each == 0 && own % each == 0;
-    const bool part = own > 0 && first / each == (first + own - 1) / each && each % own == 0;
-    if (!whole && !part)
-        LS_FAIL(
-            LS_ERR_INPUT,
-            "layer %s: %zu granules of channels from %zu on are neither whole groups of %zu nor "
-            "an equal part of one: cut its channels otherwise",
-            l->layer->name, own, first, each);
-exit:
-    return status;
-}
-
 /* Where the additions behind an image's last piece are those of the image itself, and where they
  * add up images: an image of n pieces has n - 1. */
 static ls_status list_parts(ls_sharded_net *net, ls_net_layer_state *l, conv_state *state)
@@ -114,7 +96,6 @@ static ls_status create(ls_sharded_net *net, ls_net_layer_state *l)
     ls_status status = LS_OK;
     const size_t groups = l->layer->groups, each = l->shape->axis.granules / groups;
     conv_state *state = NULL;
-    LS_TRY(check_granules(l));
     LS_TRY(ls_arena_zalloc(net->lasting, 1, sizeof *state, (void *)&state));
     l->lasting = state;
     state->conv = conv_of(net, l);

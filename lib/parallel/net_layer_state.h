@@ -148,9 +148,13 @@ ls_status ls_net_begin(ls_sharded_net *net, const ls_net_route *route, const ls_
                        const void *from, const ls_image_box *wanted, void *to, ls_dtype dtype,
                        ls_exchange **ret_exchange) LS_MUST_USE;
 
-/* The gradient blocks `read_by` of layer l's output: `values` itself where no halo is needed, else
- * from net->temporary by an exchange, in which all members take part. values: laid out as l->dy (of
- * whatever dtype: max pooling sends its places too). */
+/* The gradients `read_by` of layer l's output: l->dy itself where no halo is needed, else from
+ * net->temporary by an exchange. */
+#define ls_net_dy_halo LS_TYPED(ls_net_dy_halo)
+ls_status ls_net_dy_halo(ls_sharded_net *net, ls_net_layer_state *l,
+                         const ls_real **ret_dy) LS_MUST_USE;
+
+/* The same of anything else that lies as l->dy, of whatever dtype: max pooling sends its places. */
 #define ls_net_halo_of LS_TYPED(ls_net_halo_of)
 ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, const void *values,
                          ls_dtype dtype, const void **ret_values) LS_MUST_USE;

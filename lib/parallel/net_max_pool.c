@@ -29,9 +29,10 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     const size_t mark = ls_arena_mark(net->temporary);
     const ls_window window = ls_net_window(l->layer, l->input[0].shape);
     const ls_image_box *takes = &l->input[0].takes;
-    const void *dy = NULL, *place = NULL;
+    const ls_real *dy = NULL;
+    const void *place = NULL;
     if (dx[0] == NULL) goto exit;
-    LS_TRY(ls_net_halo_of(net, l, l->dy, LS_REAL_DTYPE, &dy));
+    LS_TRY(ls_net_dy_halo(net, l, &dy));
     LS_TRY(ls_net_halo_of(net, l, l->kept, LS_I32, &place));
     ls_max_pool_backward(&window, takes->images.count, takes->channels.count, dx[0],
                          ls_net_layout_of(takes), takes->area, dy, place,

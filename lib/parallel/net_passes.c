@@ -31,15 +31,25 @@ ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, const void 
     if (!l->dy_halo.needed) goto exit;
     LS_TRY(ls_arena_alloc(net->temporary, ls_image_box_count(&l->read_by), ls_dtype_bytes(dtype),
                           (void *)&halo));
-    if (values == l->dy) LS_TRY(ls_net_show_sent(net, &l->dy_halo, &l->own, values));
     LS_TRY(ls_net_begin(net, &l->dy_halo, &l->own, values, &l->read_by, halo, dtype, &exchange));
     LS_TRY(ls_exchange_end(&exchange));
     if (ls_faulty_any() && dtype == LS_REAL_DTYPE && ls_net_has_window(l->layer->kind))
         LS_TRY(ls_fault_dy_halo(halo, &l->read_by, l->own.area));
-    if (values == l->dy) LS_TRY(ls_net_show_received(net, &l->dy_halo, &l->read_by, halo));
     *ret_values = halo;
 exit:
     ls_exchange_withdraw(&exchange);
+    return status;
+}
+
+ls_status ls_net_dy_halo(ls_sharded_net *net, ls_net_layer_state *l, const ls_real **ret_dy)
+{
+    ls_status status = LS_OK;
+    const void *dy = NULL;
+    if (l->dy_halo.needed) LS_TRY(ls_net_show_sent(net, &l->dy_halo, &l->own, l->dy));
+    LS_TRY(ls_net_halo_of(net, l, l->dy, LS_REAL_DTYPE, &dy));
+    if (l->dy_halo.needed) LS_TRY(ls_net_show_received(net, &l->dy_halo, &l->read_by, dy));
+    *ret_dy = dy;
+exit:
     return status;
 }
 

@@ -33,9 +33,10 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     const size_t mark = ls_arena_mark(net->temporary);
     const ls_response_norm norm = ls_net_response_norm(l->layer, l->shape);
     const ls_net_input *in = &l->input[0];
-    const void *dy = NULL, *d = NULL;
+    const ls_real *dy = NULL;
+    const void *d = NULL;
     if (dx[0] == NULL) goto exit;
-    LS_TRY(ls_net_halo_of(net, l, l->dy, LS_REAL_DTYPE, &dy));
+    LS_TRY(ls_net_dy_halo(net, l, &dy));
     LS_TRY(ls_net_halo_of(net, l, l->kept, LS_REAL_DTYPE, &d));
     ls_response_norm_backward(&norm, in->takes.images.count, ls_rectangle_count(in->takes.area),
                               dx[0], channels_of(&in->takes), dy, in->x, d,

@@ -43,6 +43,21 @@ exit:
     return status;
 }
 
+/* That ranks have whole groups of a convolution, or equal parts of one. */
+static ls_status check_groups(const ls_net_layer_state *l)
+{
+    ls_status status = LS_OK;
+    const size_t granules = l->shape->axis.granules, groups = l->layer->groups;
+    const size_t channels = (size_t)l->grid.channels;
+    if (granules % channels != 0 || (groups % channels != 0 && channels % groups != 0))
+        LS_FAIL(LS_ERR_INPUT,
+                "layer %s: %zu granules of channels in %zu groups, cut into %zu parts: allowed are "
+                "equal parts that are whole groups, or parts of one",
+                l->layer->name, granules, groups, channels);
+exit:
+    return status;
+}
+
 static ls_status fill_layer(ls_sharded_net *net, size_t n)
 {
     ls_status status = LS_OK;
@@ -62,6 +77,7 @@ static ls_status fill_layer(ls_sharded_net *net, size_t n)
     if (ls_layer_grid_ranks(&l->grid) != ls_group_size(net->setup.world))
         LS_FAIL(LS_ERR_INPUT, "layer %s: a grid of %d ranks in a world of %d", layer->name,
                 ls_layer_grid_ranks(&l->grid), ls_group_size(net->setup.world));
+    if (layer->kind == LS_NET_CONV) LS_TRY(check_groups(l));
     LS_TRY(ls_arena_create(&l->gradients, net->memory, LS_MEM_TEMPORARY));
 exit:
     return status;

@@ -227,7 +227,7 @@ typedef struct refusal {
     int how;
 } refusal;
 
-enum { BAD_LABEL, NO_IMAGES, TOO_FEW, TWICE, BACKWARD_FIRST, OTHER_SHARD, REFUSALS };
+enum { BAD_LABEL, NO_IMAGES, TOO_FEW, TWICE, BACKWARD_FIRST, OTHER_SHARD, STRADDLING, REFUSALS };
 
 static ls_status misuse(ls_rank *rank, void *argument)
 {
@@ -260,11 +260,13 @@ exit:
 
 START_TEST(refused)
 {
-    static const char *const words[REFUSALS] = {"label", "images", "needs",
-                                                "once",  "once",   "granules"};
+    static const char *const words[REFUSALS] = {"label", "images",   "needs", "once",
+                                                "once",  "granules", "groups"};
     begin();
     refusal r = {.net = {.truth = &truth, .layout = layout_of("channel 2")}, .how = _i};
-    ck_assert_has(run_badly(2, NULL, misuse, &r, LS_ERR_INPUT), words[_i]);
+    if (_i == STRADDLING) r.net.layout = layout_of("dp 3, layer 2 1x1x1x3");
+    ck_assert_has(run_badly(ls_layout_ranks(&r.net.layout), NULL, misuse, &r, LS_ERR_INPUT),
+                  words[_i]);
     truth_free(&truth);
 }
 END_TEST
