@@ -30,7 +30,7 @@ void ls_run_defaults(ls_run *ret_run, const ls_config *config)
     run.steps = 20;
     run.batch = config->batch;
     run.optimizer = LS_ADAMW;
-    run.lr = 1e-3;
+    run.lr = config->kind == LS_MODEL_NET ? 3e-3 : 1e-3;
     run.beta1 = 0.9;
     run.beta2 = 0.95;
     run.adam_eps = 1e-8;

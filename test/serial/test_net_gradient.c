@@ -46,7 +46,7 @@ static void check(size_t number, size_t B, size_t elements, bool training)
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
     net_batch b = net_batch_of(&config, B);
     if (number >= NETS_TINY) ls_store_init(f.store, 3); /* noise makes logits of hundreds */
-    for (size_t i = 0; i < f.table->count; i++) /* a variance is not negative */
+    for (size_t i = 0; i < f.table->count; i++)         /* a variance is not negative */
         for (size_t e = 0;
              f.table->params[i].role == LS_BATCH_NORM_VARIANCE && e < fixture_slot_elements(&f, i);
              e++)
