@@ -4,11 +4,11 @@
     make_networks.py FOLDER DESCRIPTION.json ...
 
 makes in FOLDER for each description (as lockstep reads it; every dropout of it is given the
-probability 0) a folder of its name: model.json and net.safetensors. The latter has the weights under
-Lockstep's names (a dense one [in, out]), images and labels, and for a pass of training ("train.")
-and one of evaluation ("eval.") logits, loss, the gradient of every parameter ("train.grad.NAME") and
-the running statistics after the first ("train.after.NAME"), in binary64. Needs PyTorch 1.13 or
-newer; nothing else."""
+probability 0) a folder of its name: model.json and net.safetensors. The latter has the weights
+under Lockstep's names (a dense one [in, out]), images and labels, and for a pass of training
+("train.") and one of evaluation ("eval.") logits, loss, the gradient of every parameter
+("train.grad.NAME") and the running statistics after the first ("train.after.NAME"), in binary64.
+Needs PyTorch 1.13 or newer; nothing else."""
 import json
 import os
 import sys
