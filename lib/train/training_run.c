@@ -6,6 +6,7 @@
 #include "io/new_folder.h"
 #include "lockstep/comm/trace.h"
 #include "lockstep/io/safetensors.h"
+#include "lockstep/kernels/batch_norm.h"
 #include "train/checkpoint_metadata.h"
 #include "train/training.h"
 
@@ -39,6 +40,21 @@ void ls_run_defaults(ls_run *ret_run, const ls_config *config)
     *ret_run = run;
 }
 
+/* Whether the batch gives every batch norm a variance. */
+static ls_status check_batch_norms(const ls_run *run)
+{
+    ls_status status = LS_OK;
+    const ls_net *net = &run->config.net;
+    ls_net_shapes shapes;
+    ls_net_shapes_of(net, &shapes);
+    for (size_t l = 0; l < net->count; l++)
+        if (net->layers[l].kind == LS_NET_BATCH_NORM)
+            LS_TRY(ls_batch_norm_check(net->layers[l].name, run->batch * shapes.layer[l].height *
+                                                                shapes.layer[l].width));
+exit:
+    return status;
+}
+
 ls_status ls_run_check(const ls_run *run)
 {
     ls_status status = LS_OK;
@@ -48,6 +64,7 @@ ls_status ls_run_check(const ls_run *run)
     if (run->batch < 1)
         LS_FAIL(LS_ERR_INPUT, "--batch 0: a batch has at least one %s",
                 config.kind == LS_MODEL_NET ? "image" : "sequence");
+    if (config.kind == LS_MODEL_NET) LS_TRY(check_batch_norms(run));
     if (!run->serial) LS_TRY(ls_layout_check(&run->layout, &config));
     if (run->dtype != LS_F32 && run->dtype != LS_F64)
         LS_FAIL(LS_ERR_INPUT, "--dtype %s: use f32 or f64", ls_dtype_name(run->dtype));

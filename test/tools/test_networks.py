@@ -122,7 +122,7 @@ def bad_images(program, checks):
     make_set(program, "mixed", a=good, b=[pgm(12, 10), pgm(10, 12)])
     make_set(program, "cut", a=good, b=[pgm(12, 10)[:-1]])
     make_set(program, "long", a=good, b=[pgm(12, 10) + b"x"])
-    make_set(program, "damaged", a=good, b=[png(12, 10)[:60]])
+    make_set(program, "damaged", a=good, b=[png(12, 10)[:48]])
     make_set(program, "spoilt", a=good, b=[png(12, 10)[:-20] + bytes(20)])
     make_set(program, "size", a=[pgm(32, 32)])
     make_set(program, "many", **{name: good for name in "abcde"})
