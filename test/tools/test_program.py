@@ -404,6 +404,27 @@ def traces(program, checks):
     checks.that("--link" in program.run("replay", "--help").out, "replay --help")
 
 
+def bench(program, checks):
+    """What is measured is said in words and in JSON; how fast it is nobody asks here."""
+    done = program.run("bench", "--help")
+    checks.that(done.status == 0 and all(word in done.out for word in
+                                         ("--only", "gemm", "conv2d", "collectives", "step")), done)
+    checks.that(max(map(len, done.out.splitlines())) <= 100, "bench --help is too wide")
+    for dtype in ("f32", "f64"):
+        done = program.run("bench", "--only", "conv2d,kernels,collectives", "--dtype", dtype,
+                           "--rounds", "1", "--json")
+        checks.that(done.status == 0 and not done.left, f"bench\n{done}")
+        facts = json.loads(done.out)
+        rows = facts["rows"]
+        checks.that(facts["command"] == "bench" and facts["dtype"] == dtype
+                    and {row["part"] for row in rows} == {"conv2d", "kernels", "collectives"}, done)
+        checks.that(all(row["figure"] > 0 and row["what"] in done.err for row in rows), done)
+        ways = {row["what"].split(",")[0].split()[-1] for row in rows if row["part"] == "conv2d"}
+        checks.that(ways == {"forward", "dx", "dW"}, f"bench conv2d: {ways}")
+        checks.that(all(row["ratio"] > 0 and row["to"] for row in rows if row["part"] == "conv2d"),
+                    done)
+
+
 def main(program, checks):
     faulty = p.Program(os.path.abspath(sys.argv[2]), program.folder) if len(sys.argv) > 2 else None
     program.write("text.txt", TEXT)
@@ -418,6 +439,7 @@ def main(program, checks):
     other_ends(program, checks)
     terminal(program, checks)
     traces(program, checks)
+    bench(program, checks)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ ls_status dump_command(const command_spec *command, int argc, const char *const 
 ls_status check_command(const command_spec *command, int argc, const char *const *argv);
 ls_status gallery_command(const command_spec *command, int argc, const char *const *argv);
 ls_status images_command(const command_spec *command, int argc, const char *const *argv);
+ls_status bench_command(const command_spec *command, int argc, const char *const *argv);
 ls_status verify_command(const command_spec *command, int argc, const char *const *argv);
 
 #endif

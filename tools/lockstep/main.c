@@ -25,6 +25,8 @@ static const command_spec commands[] = {
     {"images", "draws a set of labelled images and writes it as files", FOR_IMAGES, images_command},
     {"gallery", "makes every known mistake on purpose and shows where and as what it is found", 0,
      gallery_command},
+    {"bench", "measures products, convolutions, kernels, collectives and steps of training", 0,
+     bench_command},
 };
 
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
