@@ -31,7 +31,7 @@ static void check_element(const fixture *f, const ls_batch *batch, size_t i, siz
     const double bound = 2e-8;
     const ls_slot *slot = &f->store->slots[i];
     const double by_hand = slot->grad[0][e];
-    double difference = NAN;
+    double difference = (double)NAN;
     for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
         difference = difference_at(f, batch, &slot->value[e], steps[s]);
         if (fabs(difference - by_hand) <= bound) return;
