@@ -163,8 +163,9 @@ typedef struct ls_look {
     bool off_is_outside;
     ls_look_dimension dimensions[LS_NODE_DIMS];
     /* The tensor as a matrix, its last dimension across, in cells of so many rows and columns: per
-     * cell the share of elements that are off. */
-    size_t rows, columns, cell_rows, cell_columns, grid_rows, grid_columns;
+     * cell the share of elements that are off. Of images the matrix is one image, and `layers` all
+     * images and channels, whose elements a cell has together. */
+    size_t layers, rows, columns, cell_rows, cell_columns, grid_rows, grid_columns;
     double share[LS_LOOK_ROWS * LS_LOOK_COLUMNS];
     size_t n_worst, worst[LS_LOOK_WORST]; /* elements, the worst first */
 } ls_look;

@@ -145,23 +145,34 @@ static size_t cells(size_t extent, size_t most, size_t *ret_size)
     return (extent + *ret_size - 1) / *ret_size;
 }
 
+/* An output of a network with pixels. */
+static bool is_image(const ls_graph_node *node)
+{
+    return node->n_dims == 4 && strstr(node->dim_names, "H[down]") && node->dims[2] > 1;
+}
+
 static void shape_grid(ls_look *look, const ls_graph_node *node)
 {
     look->columns = node->n_dims > 0 ? node->dims[node->n_dims - 1] : 1;
     look->rows = look->columns > 0 ? look->count / look->columns : 0;
+    look->layers = 1;
+    if (is_image(node)) { /* where in an image it is, over all images and channels */
+        look->rows = node->dims[2];
+        look->layers = node->dims[0] * node->dims[1];
+    }
     look->grid_rows = cells(look->rows, LS_LOOK_ROWS, &look->cell_rows);
     look->grid_columns = cells(look->columns, LS_LOOK_COLUMNS, &look->cell_columns);
 }
 
 static void count_in_grid(ls_look *look, size_t i)
 {
-    const size_t row = i / look->columns / look->cell_rows;
+    const size_t row = i / look->columns % look->rows / look->cell_rows;
     const size_t column = i % look->columns / look->cell_columns;
     const size_t high = look->rows - row * look->cell_rows;
     const size_t wide = look->columns - column * look->cell_columns;
     const size_t in_cell = (high < look->cell_rows ? high : look->cell_rows) *
                            (wide < look->cell_columns ? wide : look->cell_columns);
-    look->share[row * look->grid_columns + column] += 1 / (double)in_cell;
+    look->share[row * look->grid_columns + column] += 1 / (double)(in_cell * look->layers);
 }
 
 static ls_status find_places(ls_look *look, const ls_graph *graph)

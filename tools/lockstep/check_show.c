@@ -153,9 +153,10 @@ exit:
 static void print_picture(FILE *out, const ls_look *look)
 {
     static const char shades[] = {'.', ':', '+', '#'};
-    fprintf(out, "  where (a cell is %zu row%s x %zu column%s; . none, : few, + many, # all):\n",
+    fprintf(out, "  where (a cell is %zu row%s x %zu column%s%s; . none, : few, + many, # all):\n",
             look->cell_rows, look->cell_rows == 1 ? "" : "s", look->cell_columns,
-            look->cell_columns == 1 ? "" : "s");
+            look->cell_columns == 1 ? "" : "s",
+            look->layers > 1 ? " of every image and channel" : "");
     for (size_t r = 0; r < look->grid_rows; r++) {
         fputs("    ", out);
         for (size_t k = 0; k < look->grid_columns; k++) {
