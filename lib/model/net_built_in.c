@@ -88,10 +88,10 @@ void ls_net_alexnet_nano(ls_net *ret_net)
     pool(net, "pool5");       /* 32 x 3 x 3 */
     dense(net, "dense6", 64); /* from both columns */
     add(net, LS_NET_RELU, "relu6");
-    add(net, LS_NET_DROPOUT, "dropout6")->p = 0.5;
+    add(net, LS_NET_DROPOUT, "dropout6")->p = 0.1;
     dense(net, "dense7", 64);
     add(net, LS_NET_RELU, "relu7");
-    add(net, LS_NET_DROPOUT, "dropout7")->p = 0.5;
+    add(net, LS_NET_DROPOUT, "dropout7")->p = 0.1;
     dense(net, "dense8", net->classes);
 }
 

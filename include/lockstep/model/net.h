@@ -108,7 +108,8 @@ LS_API const char *ls_net_kind_name(ls_net_kind kind);
  *
  * alexnet-nano: AlexNet's two columns at a size for one core. conv2, conv4 and conv5 are in two
  * groups, which are the two columns; conv3 and the dense layers read both. Response norms,
- * overlapping pooling and dropout as published (Krizhevsky et al. 2012, section 3).
+ * and overlapping pooling as published, dropout of 0.1 in place of 0.5, which leaves too little of
+ * 64 columns to learn from (Krizhevsky et al. 2012, sections 3 and 4).
  *
  * resnet-nano: a 3x3 stem and three blocks of two 3x3 convolutions with batch norm; the second and
  * third halve the image and have a projection as their shortcut (He et al. 2015, figure 3). */
