@@ -6,7 +6,8 @@
 
 enum { HIGHEST = 1 << 20 };
 
-#define EXAMPLE "dp 2 x pp 2 x tp 2, sp, 1f1b, 4 micro-batches"
+#define EXAMPLE                                                                                    \
+    "dp 2 x pp 2 x tp 2, sp, 1f1b, 4 micro-batches, or dp 2 x spatial 2x1 x channel 2, overlap"
 
 /* A word of the text: from `at`, `length` long. */
 typedef struct word {

@@ -14,6 +14,22 @@ static const char *const recomputes[] = {"none", "selective", "layer", "stage", 
 static const char *const starts[] = {"telling", "training", NULL};
 static const char *const mlp_cuts[] = {"column_first", "row_first", NULL};
 
+/* What --sweep and --layouts say in the help of either kind of model. */
+static const char sweep_of_transformers[] =
+    "instead of one layout: every legal dp x pp x tp of at most so many ranks, without and with "
+    "sp, each with every schedule and micro-batch counts of 1, below, at and above pp and uneven; "
+    "recomputation and uneven partitions are dealt out so that every pair of values of any two "
+    "axes occurs; 3 steps unless --steps is given";
+static const char sweep_of_nets[] =
+    "instead of one layout: every legal dp, rows x columns and channels of at most so many ranks, "
+    "without and with overlap, and grids of single layers in turn; 3 steps unless --steps is given";
+static const char layouts_of_transformers[] =
+    "instead of one layout: several, as they are printed, with semicolons between: \"tp 4; dp 2 x "
+    "pp 2, 1f1b, 4 micro-batches\"";
+static const char layouts_of_nets[] =
+    "instead of one layout: several, as they are printed, with semicolons between: \"channel 2; dp "
+    "2 x spatial 2x1, overlap, layer 8 4x1x1x1\"";
+
 static void add(settings *s, const command_spec *command, int marks, ls_option option)
 {
     const int kinds = marks & (OF_TRANSFORMERS | OF_NETS);
@@ -99,17 +115,11 @@ void settings_make_table(settings *s, const command_spec *command)
                          "be when not given"));
     ADD(FOR_TRAIN, ls_option_flag("serial", &s->serial,
                                   "the baseline instead: one thread that knows no rank"));
+    const bool net = s->only == OF_NETS; /* in a network's --help */
     ADD(FOR_VERIFY, ls_option_int("sweep", &s->sweep, 0, 4096, "RANKS",
-                                  "instead of one layout: every legal dp x pp x tp of at most so "
-                                  "many ranks, without and with sp, each with every schedule and "
-                                  "micro-batch counts of 1, below, at and above pp and uneven; "
-                                  "recomputation and uneven partitions are dealt out so that every "
-                                  "pair of values of any two axes occurs; 3 steps unless --steps "
-                                  "is given"));
+                                  net ? sweep_of_nets : sweep_of_transformers));
     ADD(FOR_VERIFY, ls_option_string("layouts", &s->layouts, "LIST",
-                                     "instead of one layout: several, as they are printed, with "
-                                     "semicolons between: \"tp 4; dp 2 x pp 2, 1f1b, 4 "
-                                     "micro-batches\""));
+                                     net ? layouts_of_nets : layouts_of_transformers));
 
     ADD(FOR_ALL | OF_NETS, ls_option_heading("Layout of a convolutional network, beside --dp"));
     ADD(FOR_ALL | OF_NETS, ls_option_string("spatial", &s->words.spatial, "HxW",
