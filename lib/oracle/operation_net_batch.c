@@ -22,10 +22,9 @@ typedef struct statistics {
 
 typedef struct batch {
     net_layer l;
-    size_t height, width;
-    size_t blocks;                                  /* 1 unless a variant cuts */
-    size_t *image_block, *row_block, *column_block; /* of each image, row, column */
-    size_t down, across;
+    size_t blocks;  /* 1 unless a variant cuts */
+    size_t *block;  /* of each element of a channel: images, rows, columns */
+    size_t *offset; /* of each: where it is in the first channel; behind `block` */
     statistics *of; /* [blocks]: of one channel */
     approx_sum *sums;
 } batch;
@@ -40,9 +39,22 @@ static void number_blocks(size_t *number, size_t extent, size_t granules, size_t
 
 static void batch_free(batch *b)
 {
-    free(b->image_block);
+    free(b->block);
     free(b->of);
     free(b->sums);
+}
+
+/* Where every element of a channel is, and in which block. */
+static void place_elements(batch *b, const size_t *image, const size_t *row, const size_t *column,
+                           size_t down, size_t across)
+{
+    size_t i = 0;
+    for (size_t n = 0; n < b->l.images; n++)
+        for (size_t r = 0; r < b->l.in.height; r++)
+            for (size_t c = 0; c < b->l.in.width; c++, i++) {
+                b->block[i] = (image[n] * down + row[r]) * across + column[c];
+                b->offset[i] = n * b->l.in.channels * b->l.in_pixels + r * b->l.in.width + c;
+            }
 }
 
 static ls_status batch_create(const evaluation *e, const ls_graph_node *node, batch *ret_batch)
@@ -52,34 +64,27 @@ static ls_status batch_create(const evaluation *e, const ls_graph_node *node, ba
     const ls_variant_grid *grid = &e->variant.grid;
     const bool cut = e->variant.statistics != LS_STATISTICS_AS_IS;
     const size_t samples = cut && grid->samples ? grid->samples : 1;
-    b.height = b.l.in.height, b.width = b.l.in.width;
-    b.down = cut && grid->down ? grid->down : 1;
-    b.across = cut && grid->across ? grid->across : 1;
-    b.blocks = samples * b.down * b.across;
-    b.image_block = calloc(b.l.images + b.height + b.width, sizeof *b.image_block);
+    const size_t down = cut && grid->down ? grid->down : 1;
+    const size_t across = cut && grid->across ? grid->across : 1;
+    const size_t images = b.l.images, height = b.l.in.height, width = b.l.in.width;
+    size_t *numbers = calloc(images + height + width, sizeof *numbers);
+    b.blocks = samples * down * across;
+    b.block = malloc(2 * images * b.l.in_pixels * sizeof *b.block);
     b.of = calloc(b.blocks, sizeof *b.of);
     b.sums = calloc(2 * b.blocks, sizeof *b.sums);
-    if (!b.image_block || !b.of || !b.sums)
+    if (!numbers || !b.block || !b.of || !b.sums)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the statistics of %s", node->name);
-    b.row_block = b.image_block + b.l.images;
-    b.column_block = b.row_block + b.height;
-    number_blocks(b.image_block, b.l.images, b.l.images, samples);
-    number_blocks(b.row_block, b.height, b.l.net->row_granules, b.down);
-    number_blocks(b.column_block, b.width, b.l.net->column_granules, b.across);
+    b.offset = b.block + images * b.l.in_pixels;
+    number_blocks(numbers, images, images, samples);
+    number_blocks(numbers + images, height, b.l.net->row_granules, down);
+    number_blocks(numbers + images + height, width, b.l.net->column_granules, across);
+    place_elements(&b, numbers, numbers + images, numbers + images + height, down, across);
     *ret_batch = b;
-    return status;
+    b = (batch){.block = NULL};
 exit:
+    free(numbers);
     batch_free(&b);
     return status;
-}
-
-/* The block of element i of a channel, i counting images, rows and columns; and where it is. */
-static size_t block_of(const batch *b, size_t i)
-{
-    const size_t pixel = i % b->l.in_pixels;
-    return (b->image_block[i / b->l.in_pixels] * b->down + b->row_block[pixel / b->width]) *
-               b->across +
-           b->column_block[pixel % b->width];
 }
 
 static size_t elements_of_channel(const batch *b)
@@ -87,9 +92,15 @@ static size_t elements_of_channel(const batch *b)
     return b->l.images * b->l.in_pixels;
 }
 
+/* The block of element i of a channel, i counting images, rows and columns; and where it is. */
+static size_t block_of(const batch *b, size_t i)
+{
+    return b->block[i];
+}
+
 static size_t place_of(const batch *b, size_t channel, size_t i)
 {
-    return (i / b->l.in_pixels * b->l.in.channels + channel) * b->l.in_pixels + i % b->l.in_pixels;
+    return b->offset[i] + channel * b->l.in_pixels;
 }
 
 /* ---- statistics ---- */
