@@ -6,8 +6,6 @@
  * it reads all channels of that group, and dx is finished together with the others of the group. */
 #include "lockstep/kernels/conv2d.h"
 
-#include <string.h>
-
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/pixel_sum.h"
 #include "parallel/fault_net.h"

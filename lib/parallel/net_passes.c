@@ -1,7 +1,6 @@
 /* net_passes.c - a convolutional network forward and backward on a rank: what stands where, what
  * is exchanged, and when. The arithmetic is that of the kinds (net_conv.c, ...). */
 #include <stdint.h>
-#include <string.h>
 
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/box_exchange.h"
