@@ -63,7 +63,7 @@ START_TEST(drawn_images_are_learnt)
     ls_run_defaults(&run, &config);
     run.serial = true;
     run.images = &images;
-    const curve c = learn(&run, _i == 0 ? 150 : 40);
+    const curve c = learn(&run, _i == 0 ? 100 : 40);
     ck_assert_msg(c.last < c.first - 0.6 && c.last < log((double)config.net.classes) - 0.25,
                   "%s: from %g to %g", models[_i], c.first, c.last);
     ls_images_free(&images);
