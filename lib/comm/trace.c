@@ -1,6 +1,7 @@
 #include "lockstep/comm/trace.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,12 @@ struct ls_trace {
 
 static void empty(ls_trace *trace)
 {
-    for (int r = 0; r < trace->n_lanes; r++) free(trace->lanes[r].events);
+    for (int r = 0; r < trace->n_lanes; r++) {
+        ls_trace_lane *lane = &trace->lanes[r];
+        for (size_t i = 0; i < lane->n_words; i++) free(lane->words[i]);
+        free(lane->words);
+        free(lane->events);
+    }
     free(trace->lanes);
     ls_event_log *log = &trace->log;
     for (int r = 0; log->events != NULL && r < log->ranks; r++) free(log->events[r]);
@@ -142,6 +148,18 @@ const ls_event *ls_trace_events(const ls_trace *trace, int rank, size_t *ret_cou
     assert(rank >= 0 && rank < trace->log.ranks);
     *ret_count = trace->log.n_events[rank];
     return trace->log.events[rank];
+}
+
+void ls_event_title(const ls_event *event, const char *group, char *buffer, size_t size)
+{
+    const char *part = event->part != NULL ? event->part : "";
+    if (event->kind == LS_EVENT_COMPUTE)
+        snprintf(buffer, size, "%s %s", event->what != NULL ? event->what : "compute", part);
+    else if (event->kind == LS_EVENT_COLLECTIVE)
+        snprintf(buffer, size, "%s %s%s%s", part, event->call, *group != '\0' ? " " : "", group);
+    else
+        snprintf(buffer, size, "%s%s%s %s", event->purpose != NULL ? event->purpose : "",
+                 event->purpose != NULL ? " " : "", part, event->call);
 }
 
 const char *ls_event_kind_name(ls_event_kind kind)

@@ -1,6 +1,7 @@
 #include "comm/trace_lane.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "lockstep/base/clock.h"
 
@@ -51,6 +52,7 @@ static ls_event next_event(const ls_trace_lane *lane, ls_event_kind kind)
                       .step = lane->step,
                       .stage = lane->stage,
                       .micro_batch = lane->micro_batch,
+                      .part = lane->part,
                       .operation = LS_OP_COUNT,
                       .group = -1,
                       .peer = -1};
@@ -100,6 +102,7 @@ ls_status ls_trace_enter(const ls_group *group, ls_call_kind kind, ls_operation 
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for event %zu of the trace", lane->n + 1);
     lane->open = next_event(lane, kind_of(kind, lane->buffered));
     lane->open.call = ls_call_name(kind);
+    if (lane->open.kind != LS_EVENT_COLLECTIVE) lane->open.purpose = lane->purpose;
     lane->open.operation = operation;
     lane->open.group = group->team->number;
     lane->open.bytes = bytes;
@@ -132,13 +135,45 @@ size_t ls_trace_length(const ls_rank *rank)
     return rank->lane != NULL ? rank->lane->n : 0;
 }
 
+/* What has been done so far stands under the label that it had. */
+static void begin_label(ls_trace_lane *lane)
+{
+    if (ls_clock_ns() - lane->zero_ns - lane->wall_ns > AT_ONCE_NS) end_current(lane);
+}
+
 void ls_trace_task(ls_rank *rank, const char *what, int step, int stage, int micro_batch)
 {
     ls_trace_lane *lane = rank->lane;
     if (lane == NULL) return;
-    if (ls_clock_ns() - lane->zero_ns - lane->wall_ns > AT_ONCE_NS) end_current(lane);
+    begin_label(lane);
+    lane->part = lane->purpose = NULL;
     lane->what = what;
     lane->step = step;
     lane->stage = stage;
     lane->micro_batch = micro_batch;
+}
+
+/* The lane's own copy of a word. */
+static const char *keep_word(ls_trace_lane *lane, const char *word)
+{
+    if (word == NULL) return NULL;
+    for (size_t i = 0; i < lane->n_words; i++)
+        if (strcmp(lane->words[i], word) == 0) return lane->words[i];
+    char **larger = realloc(lane->words, (lane->n_words + 1) * sizeof *larger);
+    if (larger != NULL) lane->words = larger;
+    char *copy = larger != NULL ? strdup(word) : NULL;
+    if (copy == NULL)
+        lane->out_of_room = true;
+    else
+        lane->words[lane->n_words++] = copy;
+    return copy;
+}
+
+void ls_trace_part(ls_rank *rank, const char *part, const char *purpose)
+{
+    ls_trace_lane *lane = rank->lane;
+    if (lane == NULL) return;
+    begin_label(lane);
+    lane->part = keep_word(lane, part);
+    lane->purpose = keep_word(lane, purpose);
 }

@@ -19,6 +19,9 @@ struct ls_trace_lane {
     bool buffered;             /* sends need not wait (channel_capacity) */
     const char *what;          /* the current label */
     int step, stage, micro_batch;
+    const char *part, *purpose;
+    char **words; /* that these two have pointed to, each once: as long as the trace */
+    size_t n_words;
 };
 
 /* Before and after the ranks of a world run: one lane per rank, empty; groups numbered, lists

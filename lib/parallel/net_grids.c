@@ -43,6 +43,20 @@ ls_layer_grid ls_net_grid_of(const ls_layout *layout, const ls_net *net, int fro
     return grid;
 }
 
+const char *ls_net_exchange_purpose(const ls_net_layer *layer, ls_layer_grid from,
+                                    ls_layer_grid grid)
+{
+    const ls_net_kind kind = layer->kind;
+    if (!ls_layer_grid_equal(from, grid)) return "redistribution";
+    /* A rank has whole groups of a convolution, or a part of one, whose channels it then reads. */
+    const bool channels =
+        grid.channels > 1 && (kind == LS_NET_DENSE || kind == LS_NET_RESPONSE_NORM ||
+                              (kind == LS_NET_CONV && (size_t)grid.channels > layer->groups));
+    const bool halo = grid.down * grid.across > 1 && kind != LS_NET_RESPONSE_NORM &&
+                      (layer->kernel_h > 1 || layer->kernel_w > 1);
+    return !channels ? "halo" : halo ? "halo and channels" : "channels";
+}
+
 ls_share ls_net_channel_granules(const ls_net_shape *shape, const ls_layer_grid *grid, int channel)
 {
     return ls_share_of(shape->axis.granules, (size_t)grid->channels, (size_t)channel);

@@ -2,6 +2,7 @@
  * is exchanged, and when. The arithmetic is that of the kinds (net_conv.c, ...). */
 #include <stdint.h>
 
+#include "lockstep/comm/trace.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/box_exchange.h"
 #include "parallel/net_layer_state.h"
@@ -50,6 +51,21 @@ ls_status ls_net_dy_halo(ls_sharded_net *net, ls_net_layer_state *l, const ls_re
     *ret_dy = dy;
 exit:
     return status;
+}
+
+/* ---- labels of a trace ---- */
+
+static void label(const ls_sharded_net *net, const char *part, const char *purpose)
+{
+    ls_trace_part(ls_group_owner(net->setup.world), part, purpose);
+}
+
+/* What the blocks of an input, or of its gradient, are exchanged for. */
+static void label_exchange(const ls_sharded_net *net, const ls_net_layer_state *l,
+                           const ls_net_input *input)
+{
+    const ls_layer_grid from = ls_net_grid_at(&net->grids, input->from);
+    label(net, l->layer->name, ls_net_exchange_purpose(l->layer, from, l->grid));
 }
 
 /* Room for a block. */
@@ -126,6 +142,7 @@ static ls_status forward_layer(ls_sharded_net *net, ls_net_layer_state *l)
 {
     ls_status status = LS_OK;
     ls_exchange *exchange[2] = {NULL, NULL};
+    label(net, l->layer->name, NULL);
     l->kept = NULL;
     LS_TRY(take(net->kept, &l->own, &l->y));
     for (int i = 0; i < l->n_inputs; i++) {
@@ -138,6 +155,7 @@ static ls_status forward_layer(ls_sharded_net *net, ls_net_layer_state *l)
             const ls_real *from = net->layers[input->from].y;
             ls_real *x = NULL;
             LS_TRY(take(net->kept, &input->reads, &x));
+            label_exchange(net, l, input);
             LS_TRY(ls_net_show_sent(net, &input->arrive, &input->has, from));
             LS_TRY(ls_net_begin(net, &input->arrive, &input->has, from, &input->reads, x,
                                 LS_REAL_DTYPE, &exchange[i]));
@@ -163,6 +181,7 @@ ls_status ls_sharded_net_forward(ls_sharded_net *net, const ls_batch *batch, ls_
         LS_TRY(ls_rank_check(ls_group_owner(net->setup.world)));
         LS_TRY(forward_layer(net, &net->layers[n]));
     }
+    label(net, "loss", NULL);
     LS_TRY(ls_net_loss_forward(net, &loss));
     for (size_t n = 0; n < net->net->count; n++)
         if (net->layers[n].operations->after)
@@ -198,6 +217,8 @@ static ls_status backward_layer(ls_sharded_net *net, ls_net_layer_state *l)
     ls_status status = LS_OK;
     const size_t mark = ls_arena_mark(net->temporary);
     ls_exchange *exchange[2] = {NULL, NULL};
+    /* Messages that come first are of the gradient of its output. */
+    label(net, l->layer->name, ls_net_has_window(l->layer->kind) ? "halo" : "gradient");
     ls_real *dx[2] = {NULL, NULL};
     for (int i = 0; i < l->n_inputs; i++) {
         ls_net_input *input = &l->input[i];
@@ -210,6 +231,7 @@ static ls_status backward_layer(ls_sharded_net *net, ls_net_layer_state *l)
     for (int i = 0; i < l->n_inputs; i++) {
         ls_net_input *input = &l->input[i];
         if (dx[i] == NULL || !input->leave.needed) continue;
+        label_exchange(net, l, input);
         LS_TRY(ls_net_show_sent(net, &input->leave, &input->takes, dx[i]));
         LS_TRY(ls_net_begin(net, &input->leave, &input->takes, dx[i], &input->has, input->dx,
                             LS_REAL_DTYPE, &exchange[i]));
@@ -233,6 +255,7 @@ ls_status ls_sharded_net_backward(ls_sharded_net *net)
     if (!net->forward_done)
         LS_FAIL(LS_ERR_INPUT, "a backward pass follows a forward pass, each of them once");
     net->forward_done = false;
+    label(net, "loss", NULL);
     LS_TRY(take(net->layers[last].gradients, &net->layers[last].own, &net->layers[last].dy));
     ls_net_loss_backward(net, net->layers[last].dy);
     for (size_t n = net->net->count; n-- > 0;) {

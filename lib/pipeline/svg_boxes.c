@@ -58,7 +58,7 @@ static frame make_frame(const ls_drawing *drawing)
     if (!(f.last > f.first)) f.last = f.first + 1.0;
     size_t longest = 0;
     for (int r = 0; r < drawing->rows; r++) {
-        char name[40];
+        char name[64];
         row_name(drawing, r, name, sizeof name);
         if (strlen(name) > longest) longest = strlen(name);
     }
@@ -102,7 +102,7 @@ static void draw_key(FILE *file, const ls_drawing *drawing, const frame *f)
 static void draw_rows(FILE *file, const ls_drawing *drawing, const frame *f)
 {
     for (int r = 0; r < drawing->rows; r++) {
-        char name[40];
+        char name[64];
         double y = f->top + r * f->row;
         row_name(drawing, r, name, sizeof name);
         fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", f->left - 8.0,

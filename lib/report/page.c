@@ -51,6 +51,21 @@ static void describe_schedule(const ls_layout *layout, char *buffer, size_t size
                  layout->micro_batches);
 }
 
+/* The layers that the user gave a grid of their own. */
+static void write_strategies(FILE *file, const ls_layout *layout, const ls_net *net)
+{
+    if (layout->n_strategies == 0) return;
+    fputs("<tr><th scope=\"row\">strategies</th><td>", file);
+    for (int i = 0; i < layout->n_strategies; i++) {
+        const ls_strategy *s = &layout->strategies[i];
+        fputs(i > 0 ? ", " : "", file);
+        ls_html_text(file, net->layers[s->layer].name);
+        fprintf(file, " %d x %d x %d x %d", s->grid.samples, s->grid.down, s->grid.across,
+                s->grid.channels);
+    }
+    fputs(" (samples x down x across x channels)</td></tr>\n", file);
+}
+
 /* The layout that the rest of the page shows. */
 static void write_layout(FILE *file, const ls_report *report)
 {
@@ -64,6 +79,7 @@ static void write_layout(FILE *file, const ls_report *report)
                  layout->dp, layout->down, layout->across, layout->channels, run->result.ranks,
                  run->result.ranks == 1 ? "" : "s", layout->overlap ? "with" : "without");
         row(file, report->n_runs > 1 ? "layout shown" : "layout", text);
+        write_strategies(file, layout, &report->common.config.net);
         return;
     }
     snprintf(text, sizeof text,
@@ -196,6 +212,7 @@ ls_status ls_page_write(FILE *file, const ls_report *report)
     fputs("</style>\n</head>\n<body>\n<main>\n<h1>Lockstep</h1>\n", file);
     write_verdict(file, report);
     write_what(file, report);
+    LS_TRY(ls_page_images(file, report));
     if (shown != NULL) write_losses(file, report, shown);
     ls_page_layouts(file, report);
     write_truth(file, report);

@@ -83,7 +83,13 @@ void ls_page_layouts(FILE *file, const ls_report *report)
 {
     bool grouped = report->n_runs > LS_PAGE_ROWS;
     fputs("<h2>Layouts</h2>\n", file);
-    if (grouped)
+    const bool net = report->common.config.kind == LS_MODEL_NET;
+    if (grouped && net)
+        fprintf(file,
+                "<p>%zu layouts. A row is a point of the grid dp x spatial x channel: it stands "
+                "for all strategies, with and without overlap, that were run there.</p>\n",
+                report->n_runs);
+    else if (grouped)
         fprintf(file,
                 "<p>%zu layouts. A row is a point of the grid dp x pp x tp with or without sp: it "
                 "stands for all schedules, micro-batch counts, ways to recompute and partitions "

@@ -16,8 +16,13 @@ void ls_page_layouts(FILE *file, const ls_report *report);
  * which order the pipeline's ranks do their passes. */
 ls_status ls_page_places(FILE *file, const ls_report *report, const ls_report_run *run) LS_MUST_USE;
 
-/* The same of a convolutional network, with the grid of each of its layers. */
-void ls_page_net_places(FILE *file, const ls_report *report, const ls_report_run *run);
+/* The same of a convolutional network, with each of its layers: its grid, and what crosses ranks.
+ */
+ls_status ls_page_net_places(FILE *file, const ls_report *report,
+                             const ls_report_run *run) LS_MUST_USE;
+
+/* Some of a network's images, with their labels; nothing for other models. */
+ls_status ls_page_images(FILE *file, const ls_report *report) LS_MUST_USE;
 
 /* Peak bytes per layout and, of the run that is shown, per rank. */
 ls_status ls_page_memory(FILE *file, const ls_report *report, const ls_report_run *run) LS_MUST_USE;

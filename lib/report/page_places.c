@@ -67,10 +67,7 @@ ls_status ls_page_places(FILE *file, const ls_report *report, const ls_report_ru
     ls_status status = LS_OK;
     const ls_layout *layout = &run->layout;
     char name[LS_LAYOUT_NAME];
-    if (report->common.config.kind == LS_MODEL_NET) {
-        ls_page_net_places(file, report, run);
-        return LS_OK;
-    }
+    if (report->common.config.kind == LS_MODEL_NET) return ls_page_net_places(file, report, run);
     if (run->result.ranks == 1) return LS_OK;
     ls_report_layout_name(report->common.config.kind, layout, name, sizeof name);
     fprintf(file, "<h2>Where ranks stand</h2>\n<p>%s:", name);

@@ -45,11 +45,35 @@ static bool is_task(const ls_event *event, const char *what)
 
 /* ---- text */
 
-enum { NAME_COLUMNS = 10, LETTERS = 128 };
+enum { NAME_COLUMNS = 10, LETTERS = 128, MOST_PARTS = 256 };
 
-static char letter_of(const ls_event *event)
+/* Parts of passes, in the order in which they first come on any rank. */
+typedef struct part_list {
+    const char *names[MOST_PARTS];
+    int count;
+} part_list;
+
+static int number_of(const part_list *parts, const char *name)
 {
-    int m = event->micro_batch >= 0 ? event->micro_batch : 0;
+    for (int i = 0; i < parts->count; i++)
+        if (strcmp(parts->names[i], name) == 0) return i;
+    return -1;
+}
+
+static void list_parts(const ls_event_log *log, part_list *parts)
+{
+    parts->count = 0;
+    for (int r = 0; r < log->ranks; r++)
+        for (size_t i = 0; i < log->n_events[r] && parts->count < MOST_PARTS; i++) {
+            const char *part = log->events[r][i].part;
+            if (part != NULL && number_of(parts, part) < 0) parts->names[parts->count++] = part;
+        }
+}
+
+static char letter_of(const ls_event *event, const part_list *parts)
+{
+    int m = event->part != NULL ? number_of(parts, event->part) : event->micro_batch;
+    if (m < 0) m = 0;
     if (event->kind != LS_EVENT_COMPUTE) return '=';
     if (is_task(event, "forward")) return (char)('0' + m % 10);
     if (is_task(event, "backward")) return (char)('a' + m % 26);
@@ -87,18 +111,20 @@ ls_status ls_replay_text(FILE *file, const ls_event_log *log, const ls_replay *r
     ls_status status = LS_OK;
     int64_t begin = 0, end = 0;
     int n = width - NAME_COLUMNS;
+    part_list parts;
     double(*columns)[LETTERS] = malloc((size_t)n * sizeof *columns);
     if (columns == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
     if (!ls_replay_window(log, replay, step, &begin, &end)) goto exit;
     double column_ns = end > begin ? (double)(end - begin) / n : 1.0;
+    list_parts(log, &parts);
     for (int r = 0; r < log->ranks; r++) {
         memset(columns, 0, (size_t)n * sizeof *columns);
         for (size_t i = 0; i < log->n_events[r]; i++) {
             const ls_event *event = &log->events[r][i];
             const ls_span *span = &replay->spans[r][i];
             if (is_of(event, span, step))
-                add_time(columns, n, column_ns, letter_of(event), (double)(span->moving - begin),
-                         (double)(span->end - begin));
+                add_time(columns, n, column_ns, letter_of(event, &parts),
+                         (double)(span->moving - begin), (double)(span->end - begin));
         }
         fprintf(file, "rank %-4d ", r);
         for (int c = 0; c < n; c++) fputc(most_of(columns[c], column_ns), file);
@@ -147,6 +173,12 @@ static ls_box box_of(const ls_event *event, const ls_span *span, int row, int64_
         box.kind = LS_BOX_BACKWARD;
     bool pass = box.kind == LS_BOX_FORWARD || box.kind == LS_BOX_BACKWARD;
     if (pass && event->stage >= 0) box.chunk = event->stage / pp;
+    if (event->part != NULL) {
+        if (pass && strlen(event->part) < sizeof box.label)
+            snprintf(box.label, sizeof box.label, "%s", event->part);
+        ls_event_title(event, "", box.note, sizeof box.note);
+        return box;
+    }
     if (pass)
         snprintf(box.label, sizeof box.label, "%c%d", box.kind == LS_BOX_FORWARD ? 'F' : 'B',
                  event->micro_batch);
@@ -164,7 +196,7 @@ static ls_box box_of(const ls_event *event, const ls_span *span, int row, int64_
 static bool look_alike(const ls_box *a, const ls_box *b)
 {
     return a->kind == b->kind && a->chunk == b->chunk && strcmp(a->label, b->label) == 0 &&
-           (a->kind != LS_BOX_COMMUNICATION || strcmp(a->note, b->note) == 0);
+           strcmp(a->note, b->note) == 0;
 }
 
 /* The boxes of one rank: events of one task that follow each other closely become one. */
@@ -198,12 +230,13 @@ typedef struct picture {
     const ls_replay *replay;
     int step;
     const int *stage_of;
+    const char (*names)[LS_REPLAY_NAME];
     const char *title;
 } picture;
 
 static ls_status draw_svg(FILE *file, const void *context)
 {
-    enum { PARTS = 1500, NAME_BYTES = 40 };
+    enum { PARTS = 1500 };
     ls_status status = LS_OK;
     const picture *p = context;
     const ls_event_log *log = p->log;
@@ -211,18 +244,11 @@ static ls_status draw_svg(FILE *file, const void *context)
     int pp = 1;
     size_t n = (size_t)log->ranks;
     boxes b = {NULL, 0, 0, 0.0};
-    char(*names)[NAME_BYTES] = malloc(n * sizeof *names);
     const char **rows = malloc(n * sizeof *rows);
-    if (names == NULL || rows == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
+    if (rows == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
     for (size_t r = 0; r < n; r++)
         if (p->stage_of[r] >= pp) pp = p->stage_of[r] + 1;
-    for (size_t r = 0; r < n; r++) {
-        if (pp > 1)
-            snprintf(names[r], NAME_BYTES, "rank %zu (pp %d)", r, p->stage_of[r]);
-        else
-            snprintf(names[r], NAME_BYTES, "rank %zu", r);
-        rows[r] = names[r];
-    }
+    for (size_t r = 0; r < n; r++) rows[r] = p->names[r];
     if (ls_replay_window(log, p->replay, p->step, &begin, &end)) {
         b.smallest = (double)(end - begin) * 1e-3 / PARTS;
         for (int r = 0; r < log->ranks; r++)
@@ -232,13 +258,13 @@ static ls_status draw_svg(FILE *file, const void *context)
     ls_svg_boxes(file, &drawing);
 exit:
     free(b.all);
-    free(names);
     free(rows);
     return status;
 }
 
 ls_status ls_replay_svg(const char *path, const ls_event_log *log, const ls_replay *replay,
-                        int step, const int *stage_of, const char *title)
+                        int step, const int *stage_of, const char (*names)[LS_REPLAY_NAME],
+                        const char *title)
 {
-    return ls_drawing_file(path, draw_svg, &(picture){log, replay, step, stage_of, title});
+    return ls_drawing_file(path, draw_svg, &(picture){log, replay, step, stage_of, names, title});
 }

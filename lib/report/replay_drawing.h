@@ -20,13 +20,18 @@ bool ls_replay_window(const ls_event_log *log, const ls_replay *replay, int step
  *
  * A digit is the forward pass of that micro-batch, a letter the backward pass (0 and a: micro-batch
  * 0; from 10 and from 26 on again from the front), + other work, = communication, . idleness: what
- * takes most of a column's time. width: columns of a line in all. */
+ * takes most of a column's time. Where passes have parts, layers of a network, they count those, in
+ * the order in which they first come. width: columns of a line in all. */
 ls_status ls_replay_text(FILE *file, const ls_event_log *log, const ls_replay *replay, int step,
                          int width) LS_MUST_USE;
 
+enum { LS_REPLAY_NAME = 64 }; /* bytes of a row's name */
+
 /* The same as an SVG file (drawing.h), which appears whole or not at all. stage_of: [ranks]
- * pipeline ranks, for the names of rows. Errors: LS_ERR_MEMORY, those of ls_new_file_create. */
+ * pipeline ranks, for the shades of virtual stages; names: [ranks] of rows. Errors: LS_ERR_MEMORY,
+ * those of ls_new_file_create. */
 ls_status ls_replay_svg(const char *path, const ls_event_log *log, const ls_replay *replay,
-                        int step, const int *stage_of, const char *title) LS_MUST_USE;
+                        int step, const int *stage_of, const char (*names)[LS_REPLAY_NAME],
+                        const char *title) LS_MUST_USE;
 
 #endif

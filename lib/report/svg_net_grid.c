@@ -23,18 +23,27 @@ static void draw_rank(FILE *file, double left, double top, const ls_layout *layo
     if (rows.count == 0 || columns.count == 0) return; /* it has no pixel */
     const double x = left + edge(columns.first, net->column_granules);
     const double y = top + edge(rows.first, net->row_granules);
-    const double width = edge(columns.count, net->column_granules) / layout->channels;
-    const double height = edge(rows.count, net->row_granules);
-    const double own = x + at.channel * width;
+    const double place = edge(columns.count, net->column_granules);
+    const double place_height = edge(rows.count, net->row_granules);
+    /* The frame of a place is that of its pixels; inside it channels stand side by side. */
+    const double smaller = fmin(place / layout->channels, place_height);
+    const double inset = layout->channels > 1 && smaller > 12.0 ? 4.0 : 0.0;
+    const double width = (place - 2.0 * inset) / layout->channels;
+    const double height = place_height - 2.0 * inset;
+    const double own = x + inset + at.channel * width;
     fprintf(file,
             "<rect class=\"part\" style=\"--h:%d\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" "
             "height=\"%.2f\"><title>rank %d: replica %d, row %d, column %d, channels %d of "
             "%d</title></rect>",
-            (360 * at.channel / layout->channels + 210) % 360, own, y, width, height, rank, at.dp,
-            at.row, at.column, at.channel, layout->channels);
+            (360 * at.channel / layout->channels + 210) % 360, own, y + inset, width, height, rank,
+            at.dp, at.row, at.column, at.channel, layout->channels);
     if (width >= 6.5 * (rank < 10 ? 1 : rank < 100 ? 2 : 3) + 3.0 && height >= 14.0)
         fprintf(file, "<text class=\"number\" x=\"%.2f\" y=\"%.2f\">%d</text>", own + width / 2,
-                y + height / 2 + 3.5, rank);
+                y + place_height / 2 + 3.5, rank);
+    if (at.channel == 0 && smaller > 6.0)
+        fprintf(file,
+                "<rect class=\"place\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>", x,
+                y, place, place_height);
     fputc('\n', file);
 }
 
@@ -55,7 +64,7 @@ void ls_svg_net_grid(FILE *file, const ls_layout *layout, const ls_net *net, siz
     const int lines = (shown + beside - 1) / beside;
     const double line = TOP + IMAGE + GAP;
     const double bottom = lines * line + (shown < layout->dp ? 16.0 : 0.0);
-    fprintf(file, "<svg viewBox=\"0 0 %d %.0f\" role=\"img\" aria-label=\"Ranks over images\">\n",
+    fprintf(file, "<svg viewBox=\"-1 0 %d %.0f\" role=\"img\" aria-label=\"Ranks over images\">\n",
             WIDTH, bottom);
     for (int dp = 0; dp < shown; dp++)
         draw_name(file, dp % beside * (IMAGE + GAP), dp / beside * line + TOP, layout, batch, dp);

@@ -8,131 +8,16 @@
 #include "base/read_file.h"
 #include "lockstep/base/show.h"
 #include "train/trace_file.h"
+#include "train/trace_file_values.h"
 
-enum {
-    MOST_GROUPS = 1 << 20,
-    MOST_WORDS = 256, /* different ones: names of tasks and calls */
-    WORD_BYTES = 63
-};
+enum { MOST_GROUPS = 1 << 20 };
 
 static const size_t MOST_BYTES = (size_t)1 << 30;
 static const int64_t MOST_NS = 1000000000000000, MOST_NUMBER = (int64_t)1 << 53;
 
-/* Where one is: what texts begin with. */
-typedef struct reader {
-    const char *path;
-    ls_trace_file *file;
-    char place[48]; /* "otherData", "traceEvents[17].args" */
-} reader;
-
-/* The JSON text of a value, shortened. */
-static const char *show_value(const json_t *value)
-{
-    if (value == NULL) return "is missing";
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    size_t length = text ? strlen(text) : 0;
-    char shortened[64];
-    snprintf(shortened, sizeof shortened, "%.40s%s", text ? text : "?", length > 40 ? "..." : "");
-    free(text);
-    return ls_show(shortened);
-}
-
-/* A whole number lo .. hi. */
-static ls_status read_whole(const reader *r, const json_t *object, const char *key, int64_t lo,
-                            int64_t hi, int64_t *ret_value)
-{
-    ls_status status = LS_OK;
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_integer(value) || json_integer_value(value) < lo || json_integer_value(value) > hi)
-        LS_FAIL(LS_ERR_INPUT, "%s: %s.%s %s: must be a whole number from %" PRId64 " to %" PRId64,
-                ls_show(r->path), r->place, key, show_value(value), lo, hi);
-    *ret_value = json_integer_value(value);
-exit:
-    return status;
-}
-
-static ls_status read_int(const reader *r, const json_t *object, const char *key, int lo, int hi,
-                          int *ret_value)
-{
-    ls_status status = LS_OK;
-    int64_t value = 0;
-    LS_TRY(read_whole(r, object, key, lo, hi, &value));
-    *ret_value = (int)value;
-exit:
-    return status;
-}
-
-static ls_status read_unsigned(const reader *r, const json_t *object, const char *key, int64_t lo,
-                               int64_t hi, uint64_t *ret_value)
-{
-    ls_status status = LS_OK;
-    int64_t value = 0;
-    LS_TRY(read_whole(r, object, key, lo, hi, &value));
-    *ret_value = (uint64_t)value;
-exit:
-    return status;
-}
-
-/* A name of at most `most` bytes that is shown as it is. */
-static ls_status read_name(const reader *r, const json_t *object, const char *key, size_t most,
-                           const char **ret_name)
-{
-    ls_status status = LS_OK;
-    const json_t *value = json_object_get(object, key);
-    const char *name = json_string_value(value);
-    if (name == NULL || *name == '\0' || strlen(name) > most || strcmp(ls_show(name), name) != 0)
-        LS_FAIL(LS_ERR_INPUT, "%s: %s.%s %s: must be 1 to %zu printable bytes", ls_show(r->path),
-                r->place, key, show_value(value), most);
-    *ret_name = name;
-exit:
-    return status;
-}
-
-/* One of `count` words; *ret_choice: which. */
-static ls_status read_choice(const reader *r, const json_t *object, const char *key,
-                             const char *const *words, int count, int *ret_choice)
-{
-    ls_status status = LS_OK;
-    const json_t *value = json_object_get(object, key);
-    const char *word = json_string_value(value);
-    for (int i = 0; word != NULL && i < count; i++)
-        if (strcmp(word, words[i]) == 0) {
-            *ret_choice = i;
-            return LS_OK;
-        }
-    char list[200] = "";
-    for (int i = 0, used = 0; i < count && used < (int)sizeof list; i++)
-        used += snprintf(list + used, sizeof list - (size_t)used, "%s%s", i ? ", " : "", words[i]);
-    LS_FAIL(LS_ERR_INPUT, "%s: %s.%s %s: must be one of %s", ls_show(r->path), r->place, key,
-            show_value(value), list);
-exit:
-    return status;
-}
-
-/* A word that stays as long as the file. */
-static ls_status keep_word(reader *r, const char *word, const char **ret_kept)
-{
-    ls_status status = LS_OK;
-    ls_trace_file *file = r->file;
-    for (size_t i = 0; i < file->n_words; i++)
-        if (strcmp(file->words[i], word) == 0) {
-            *ret_kept = file->words[i];
-            return LS_OK;
-        }
-    if (file->n_words == MOST_WORDS)
-        LS_FAIL(LS_ERR_INPUT, "%s: %s: more than %d different names of tasks and calls",
-                ls_show(r->path), r->place, MOST_WORDS);
-    char *copy = strdup(word);
-    if (copy == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace's words");
-    file->words[file->n_words++] = copy;
-    *ret_kept = copy;
-exit:
-    return status;
-}
-
 /* ---- what the run was */
 
-static ls_status read_group(reader *r, const json_t *object, int number)
+static ls_status read_group(ls_trace_reader *r, const json_t *object, int number)
 {
     ls_status status = LS_OK;
     ls_event_log *log = &r->file->log;
@@ -142,13 +27,13 @@ static ls_status read_group(reader *r, const json_t *object, int number)
     snprintf(r->place, sizeof r->place, "otherData.groups[%d]", number);
     if (!json_is_object(object))
         LS_FAIL(LS_ERR_INPUT, "%s: %s %s: must be an object", ls_show(r->path), r->place,
-                show_value(object));
-    LS_TRY(read_name(r, object, "name", WORD_BYTES, &name));
+                ls_trace_show_value(object));
+    LS_TRY(ls_trace_read_name(r, object, "name", LS_TRACE_WORD_BYTES, &name));
     const json_t *ranks = json_object_get(object, "ranks");
     size_t size = json_array_size(ranks);
     if (size < 1 || size > (size_t)log->ranks)
         LS_FAIL(LS_ERR_INPUT, "%s: %s.ranks %s: must be a list of 1 to %d ranks", ls_show(r->path),
-                r->place, show_value(ranks), log->ranks);
+                r->place, ls_trace_show_value(ranks), log->ranks);
     group->name = strdup(name);
     group->world_ranks = malloc(size * sizeof *group->world_ranks);
     if (group->name == NULL || group->world_ranks == NULL)
@@ -158,7 +43,7 @@ static ls_status read_group(reader *r, const json_t *object, int number)
         json_int_t rank = json_is_integer(value) ? json_integer_value(value) : -1;
         if (rank < 0 || rank >= log->ranks || seen[rank])
             LS_FAIL(LS_ERR_INPUT, "%s: %s.ranks[%zu] %s: must be a rank from 0 to %d, each once",
-                    ls_show(r->path), r->place, m, show_value(value), log->ranks - 1);
+                    ls_show(r->path), r->place, m, ls_trace_show_value(value), log->ranks - 1);
         seen[rank] = 1;
         group->world_ranks[m] = (int)rank;
     }
@@ -167,7 +52,29 @@ exit:
     return status;
 }
 
-static ls_status read_facts(reader *r, const json_t *data)
+/* The degrees of a network, whose product is the number of ranks. */
+static ls_status read_network(ls_trace_reader *r, const json_t *network)
+{
+    ls_status status = LS_OK;
+    ls_trace_facts *facts = &r->file->facts;
+    const int ranks = r->file->log.ranks;
+    if (network == NULL) return LS_OK;
+    snprintf(r->place, sizeof r->place, "otherData.network");
+    LS_TRY(ls_trace_read_int(r, network, "dp", 1, ranks, &facts->dp));
+    LS_TRY(ls_trace_read_int(r, network, "down", 1, ranks, &facts->down));
+    LS_TRY(ls_trace_read_int(r, network, "across", 1, ranks, &facts->across));
+    LS_TRY(ls_trace_read_int(r, network, "channel", 1, ranks, &facts->channels));
+    const double product =
+        (double)facts->dp * facts->down * facts->across * (double)facts->channels;
+    if (product != (double)ranks)
+        LS_FAIL(LS_ERR_INPUT, "%s: %s %s: must be %d ranks", ls_show(r->path), r->place,
+                ls_trace_show_value(network), ranks);
+    facts->net = true;
+exit:
+    return status;
+}
+
+static ls_status read_facts(ls_trace_reader *r, const json_t *data)
 {
     ls_status status = LS_OK;
     ls_trace_facts *facts = &r->file->facts;
@@ -176,20 +83,20 @@ static ls_status read_facts(reader *r, const json_t *data)
     const char *model, *layout, *schedule;
     int format = 0, ranks = 0;
     snprintf(r->place, sizeof r->place, "otherData");
-    LS_TRY(read_choice(r, data, "format", formats, 1, &format));
-    LS_TRY(read_name(r, data, "model", sizeof facts->model - 1, &model));
-    LS_TRY(read_name(r, data, "layout", sizeof facts->layout - 1, &layout));
-    LS_TRY(read_name(r, data, "schedule", sizeof facts->schedule - 1, &schedule));
+    LS_TRY(ls_trace_read_choice(r, data, "format", formats, 1, &format));
+    LS_TRY(ls_trace_read_name(r, data, "model", sizeof facts->model - 1, &model));
+    LS_TRY(ls_trace_read_name(r, data, "layout", sizeof facts->layout - 1, &layout));
+    LS_TRY(ls_trace_read_name(r, data, "schedule", sizeof facts->schedule - 1, &schedule));
     snprintf(facts->model, sizeof facts->model, "%s", model);
     snprintf(facts->layout, sizeof facts->layout, "%s", layout);
     snprintf(facts->schedule, sizeof facts->schedule, "%s", schedule);
-    LS_TRY(read_int(r, data, "pp", 1, LS_MAX_STAGES, &facts->pp));
-    LS_TRY(read_int(r, data, "micro_batches", 1, INT_MAX, &facts->micro_batches));
-    LS_TRY(read_int(r, data, "virtual_stages", 1, LS_MAX_STAGES, &facts->virtual_stages));
-    LS_TRY(read_unsigned(r, data, "steps", 0, UINT32_MAX, &facts->steps));
-    LS_TRY(read_unsigned(r, data, "wall_ns", 0, MOST_NS, &facts->wall_ns));
-    LS_TRY(read_unsigned(r, data, "serial_step_ns", 0, MOST_NS, &facts->serial_step_ns));
-    LS_TRY(read_int(r, data, "ranks", 1, LS_MAX_RANKS, &ranks));
+    LS_TRY(ls_trace_read_int(r, data, "pp", 1, LS_MAX_STAGES, &facts->pp));
+    LS_TRY(ls_trace_read_int(r, data, "micro_batches", 1, INT_MAX, &facts->micro_batches));
+    LS_TRY(ls_trace_read_int(r, data, "virtual_stages", 1, LS_MAX_STAGES, &facts->virtual_stages));
+    LS_TRY(ls_trace_read_unsigned(r, data, "steps", 0, UINT32_MAX, &facts->steps));
+    LS_TRY(ls_trace_read_unsigned(r, data, "wall_ns", 0, MOST_NS, &facts->wall_ns));
+    LS_TRY(ls_trace_read_unsigned(r, data, "serial_step_ns", 0, MOST_NS, &facts->serial_step_ns));
+    LS_TRY(ls_trace_read_int(r, data, "ranks", 1, LS_MAX_RANKS, &ranks));
 
     size_t n = (size_t)ranks;
     log->events = calloc(n, sizeof *log->events);
@@ -198,24 +105,25 @@ static ls_status read_facts(reader *r, const json_t *data)
     if (log->events == NULL || log->n_events == NULL || r->file->stage_of == NULL)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace of %d ranks", ranks);
     log->ranks = ranks;
+    LS_TRY(read_network(r, json_object_get(data, "network")));
     const json_t *stages = json_object_get(data, "stage_of");
     if (json_array_size(stages) != n)
         LS_FAIL(LS_ERR_INPUT, "%s: otherData.stage_of %s: must be a list of %d numbers",
-                ls_show(r->path), show_value(stages), ranks);
+                ls_show(r->path), ls_trace_show_value(stages), ranks);
     for (size_t i = 0; i < n; i++) {
         const json_t *value = json_array_get(stages, i);
         json_int_t stage = json_is_integer(value) ? json_integer_value(value) : -1;
         if (stage < 0 || stage >= facts->pp)
             LS_FAIL(LS_ERR_INPUT,
                     "%s: otherData.stage_of[%zu] %s: must be a whole number from 0 to %d",
-                    ls_show(r->path), i, show_value(value), facts->pp - 1);
+                    ls_show(r->path), i, ls_trace_show_value(value), facts->pp - 1);
         r->file->stage_of[i] = (int)stage;
     }
     const json_t *groups = json_object_get(data, "groups");
     size_t n_groups = json_array_size(groups);
     if (n_groups < 1 || n_groups > MOST_GROUPS)
         LS_FAIL(LS_ERR_INPUT, "%s: otherData.groups %s: must be a list of 1 to %d groups",
-                ls_show(r->path), show_value(groups), MOST_GROUPS);
+                ls_show(r->path), ls_trace_show_value(groups), MOST_GROUPS);
     log->groups = calloc(n_groups, sizeof *log->groups);
     if (log->groups == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace's groups");
     log->n_groups = (int)n_groups;
@@ -234,15 +142,16 @@ static bool is_member(const ls_event_group *group, int rank)
 }
 
 /* Absent: -1. */
-static ls_status read_optional(const reader *r, const json_t *args, const char *key, int *ret_value)
+static ls_status read_optional(const ls_trace_reader *r, const json_t *args, const char *key,
+                               int *ret_value)
 {
     *ret_value = -1;
     if (json_object_get(args, key) == NULL) return LS_OK;
-    return read_int(r, args, key, 0, INT_MAX, ret_value);
+    return ls_trace_read_int(r, args, key, 0, INT_MAX, ret_value);
 }
 
 /* What an event must count as, from its kind. */
-static ls_status check_operation(const reader *r, const ls_event *event)
+static ls_status check_operation(const ls_trace_reader *r, const ls_event *event)
 {
     ls_status status = LS_OK;
     const char *must_be = NULL;
@@ -270,7 +179,8 @@ exit:
     return status;
 }
 
-static ls_status read_communication(reader *r, const json_t *args, int rank, ls_event *event)
+static ls_status read_communication(ls_trace_reader *r, const json_t *args, int rank,
+                                    ls_event *event)
 {
     ls_status status = LS_OK;
     const ls_event_log *log = &r->file->log;
@@ -278,23 +188,23 @@ static ls_status read_communication(reader *r, const json_t *args, int rank, ls_
     int operation = LS_OP_COUNT;
     for (int i = 0; i < LS_OP_COUNT; i++) operations[i] = ls_operation_name((ls_operation)i);
     operations[LS_OP_COUNT] = "none";
-    LS_TRY(read_name(r, args, "call", WORD_BYTES, &call));
-    LS_TRY(keep_word(r, call, &event->call));
-    LS_TRY(read_choice(r, args, "operation", operations, LS_OP_COUNT + 1, &operation));
+    LS_TRY(ls_trace_read_name(r, args, "call", LS_TRACE_WORD_BYTES, &call));
+    LS_TRY(ls_trace_keep_word(r, call, &event->call));
+    LS_TRY(ls_trace_read_choice(r, args, "operation", operations, LS_OP_COUNT + 1, &operation));
     event->operation = (ls_operation)operation;
     LS_TRY(check_operation(r, event));
-    LS_TRY(read_int(r, args, "group", 0, log->n_groups - 1, &event->group));
+    LS_TRY(ls_trace_read_int(r, args, "group", 0, log->n_groups - 1, &event->group));
     if (!is_member(&log->groups[event->group], rank))
         LS_FAIL(LS_ERR_INPUT, "%s: %s.group %d: rank %d is no member of it", ls_show(r->path),
                 r->place, event->group, rank);
-    LS_TRY(read_unsigned(r, args, "number", 1, MOST_NUMBER, &event->number));
-    LS_TRY(read_unsigned(r, args, "bytes", 0, MOST_NUMBER, &event->bytes));
+    LS_TRY(ls_trace_read_unsigned(r, args, "number", 1, MOST_NUMBER, &event->number));
+    LS_TRY(ls_trace_read_unsigned(r, args, "bytes", 0, MOST_NUMBER, &event->bytes));
     if (event->kind == LS_EVENT_COLLECTIVE) return LS_OK;
-    LS_TRY(read_int(r, args, "peer", 0, log->ranks - 1, &event->peer));
+    LS_TRY(ls_trace_read_int(r, args, "peer", 0, log->ranks - 1, &event->peer));
     if (event->peer == rank || !is_member(&log->groups[event->group], event->peer))
         LS_FAIL(LS_ERR_INPUT, "%s: %s.peer %d: must be another member of group %d",
                 ls_show(r->path), r->place, event->peer, event->group);
-    LS_TRY(read_int(r, args, "tag", INT_MIN, INT_MAX, &event->tag));
+    LS_TRY(ls_trace_read_int(r, args, "tag", INT_MIN, INT_MAX, &event->tag));
 exit:
     return status;
 }
@@ -314,7 +224,20 @@ exit:
     return status;
 }
 
-static ls_status read_event(reader *r, const json_t *object, size_t number, size_t *rooms)
+/* Absent: NULL. */
+static ls_status read_label(ls_trace_reader *r, const json_t *args, const char *key,
+                            const char **ret_label)
+{
+    ls_status status = LS_OK;
+    const char *label;
+    if (json_object_get(args, key) == NULL) return LS_OK;
+    LS_TRY(ls_trace_read_name(r, args, key, LS_TRACE_WORD_BYTES, &label));
+    LS_TRY(ls_trace_keep_word(r, label, ret_label));
+exit:
+    return status;
+}
+
+static ls_status read_event(ls_trace_reader *r, const json_t *object, size_t number, size_t *rooms)
 {
     ls_status status = LS_OK;
     ls_event_log *log = &r->file->log;
@@ -326,29 +249,28 @@ static ls_status read_event(reader *r, const json_t *object, size_t number, size
     const char *phase = json_string_value(json_object_get(object, "ph"));
     if (phase == NULL)
         LS_FAIL(LS_ERR_INPUT, "%s: %s %s: must be an object with a string \"ph\"", ls_show(r->path),
-                r->place, show_value(object));
+                r->place, ls_trace_show_value(object));
     if (strcmp(phase, "X") != 0) return LS_OK; /* names and arrows: for the eye */
-    LS_TRY(read_int(r, object, "tid", 0, log->ranks - 1, &rank));
+    LS_TRY(ls_trace_read_int(r, object, "tid", 0, log->ranks - 1, &rank));
     const json_t *args = json_object_get(object, "args");
     if (!json_is_object(args))
         LS_FAIL(LS_ERR_INPUT, "%s: %s.args %s: must be an object", ls_show(r->path), r->place,
-                show_value(args));
+                ls_trace_show_value(args));
     snprintf(r->place, sizeof r->place, "traceEvents[%zu].args", number);
-    LS_TRY(read_unsigned(r, args, "event", 0, INT64_MAX, &place));
+    LS_TRY(ls_trace_read_unsigned(r, args, "event", 0, INT64_MAX, &place));
     if (place != log->n_events[rank])
         LS_FAIL(LS_ERR_INPUT, "%s: %s.event %" PRIu64 ": the next one of rank %d must be %zu",
                 ls_show(r->path), r->place, place, rank, log->n_events[rank]);
     for (int k = 0; k < LS_EVENT_KINDS; k++) kinds[k] = ls_event_kind_name((ls_event_kind)k);
-    LS_TRY(read_choice(r, args, "kind", kinds, LS_EVENT_KINDS, &kind));
+    LS_TRY(ls_trace_read_choice(r, args, "kind", kinds, LS_EVENT_KINDS, &kind));
     event.kind = (ls_event_kind)kind;
-    LS_TRY(read_unsigned(r, args, "begin_ns", 0, MOST_NS, &event.begin_ns));
-    LS_TRY(read_unsigned(r, args, "end_ns", (int64_t)event.begin_ns, MOST_NS, &event.end_ns));
-    LS_TRY(read_unsigned(r, args, "cpu_ns", 0, MOST_NS, &event.cpu_ns));
-    if (json_object_get(args, "what") != NULL) {
-        const char *what;
-        LS_TRY(read_name(r, args, "what", WORD_BYTES, &what));
-        LS_TRY(keep_word(r, what, &event.what));
-    }
+    LS_TRY(ls_trace_read_unsigned(r, args, "begin_ns", 0, MOST_NS, &event.begin_ns));
+    LS_TRY(
+        ls_trace_read_unsigned(r, args, "end_ns", (int64_t)event.begin_ns, MOST_NS, &event.end_ns));
+    LS_TRY(ls_trace_read_unsigned(r, args, "cpu_ns", 0, MOST_NS, &event.cpu_ns));
+    LS_TRY(read_label(r, args, "what", &event.what));
+    LS_TRY(read_label(r, args, "part", &event.part));
+    LS_TRY(read_label(r, args, "purpose", &event.purpose));
     LS_TRY(read_optional(r, args, "step", &event.step));
     LS_TRY(read_optional(r, args, "stage", &event.stage));
     LS_TRY(read_optional(r, args, "micro_batch", &event.micro_batch));
@@ -358,7 +280,7 @@ exit:
     return status;
 }
 
-static ls_status read_root(reader *r, const json_t *root)
+static ls_status read_root(ls_trace_reader *r, const json_t *root)
 {
     ls_status status = LS_OK;
     size_t *rooms = NULL;
@@ -367,11 +289,11 @@ static ls_status read_root(reader *r, const json_t *root)
     if (!json_is_object(data))
         LS_FAIL(LS_ERR_INPUT,
                 "%s: otherData %s: must be an object; lockstep train --trace writes it",
-                ls_show(r->path), show_value(data));
+                ls_show(r->path), ls_trace_show_value(data));
     LS_TRY(read_facts(r, data));
     if (!json_is_array(events))
         LS_FAIL(LS_ERR_INPUT, "%s: traceEvents %s: must be a list", ls_show(r->path),
-                show_value(events));
+                ls_trace_show_value(events));
     rooms = calloc((size_t)r->file->log.ranks, sizeof *rooms);
     if (rooms == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace's events");
     for (size_t i = 0; i < json_array_size(events); i++)
@@ -389,7 +311,7 @@ ls_status ls_trace_file_read(const char *path, ls_trace_file **ret_file)
     json_t *root = NULL;
     json_error_t where;
     ls_trace_file *file = calloc(1, sizeof *file);
-    if (file != NULL) file->words = calloc(MOST_WORDS, sizeof *file->words);
+    if (file != NULL) file->words = calloc(LS_TRACE_MOST_WORDS, sizeof *file->words);
     if (file == NULL || file->words == NULL)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read a trace");
     LS_TRY(ls_read_file(path, MOST_BYTES, &bytes, &count));
@@ -404,8 +326,8 @@ ls_status ls_trace_file_read(const char *path, ls_trace_file **ret_file)
                 where.column, ls_show(where.text));
     if (!json_is_object(root))
         LS_FAIL(LS_ERR_INPUT, "%s: found %s; a trace is a JSON object with \"traceEvents\"",
-                ls_show(path), show_value(root));
-    reader r = {path, file, ""};
+                ls_show(path), ls_trace_show_value(root));
+    ls_trace_reader r = {path, file, ""};
     LS_TRY(read_root(&r, root));
     *ret_file = file;
     file = NULL;

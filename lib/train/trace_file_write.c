@@ -61,6 +61,9 @@ static void put_facts(writer *w, const ls_trace_facts *facts, const ls_layout *l
         facts->micro_batches, facts->virtual_stages);
     put(w, "\"steps\": %" PRIu64 ", \"wall_ns\": %" PRIu64 ", \"serial_step_ns\": %" PRIu64 ",\n",
         facts->steps, facts->wall_ns, facts->serial_step_ns);
+    if (facts->net)
+        put(w, "\"network\": {\"dp\": %d, \"down\": %d, \"across\": %d, \"channel\": %d},\n",
+            facts->dp, facts->down, facts->across, facts->channels);
     put(w, "\"ranks\": %d, \"stage_of\": [", log->ranks);
     for (int r = 0; r < log->ranks; r++)
         put(w, "%s%d", r > 0 ? ", " : "", ls_layout_coordinates(layout, r).pp);
@@ -76,26 +79,32 @@ static void put_facts(writer *w, const ls_trace_facts *facts, const ls_layout *l
     put(w, "]},\n\"traceEvents\": [\n");
 }
 
-/* Names of processes and threads. */
-static void put_names(writer *w, const ls_layout *layout, int ranks)
+/* The process that a rank is shown in. */
+static int process_of(const ls_trace_facts *facts, const ls_layout *layout, int rank)
 {
-    for (int p = 0; p < layout->pp; p++)
+    const ls_coordinates at = ls_layout_coordinates(layout, rank);
+    return facts->net ? at.dp : at.pp;
+}
+
+/* Names of processes and threads. */
+static void put_names(writer *w, const ls_trace_facts *facts, const ls_layout *layout, int ranks)
+{
+    for (int p = 0; p < (facts->net ? layout->dp : layout->pp); p++)
         put(w,
             "{\"ph\": \"M\", \"name\": \"process_name\", \"pid\": %d, \"tid\": 0, \"args\": "
-            "{\"name\": \"pipeline rank %d\"}},\n",
-            p, p);
-    const bool pixels = layout->down > 1 || layout->across > 1 || layout->channels > 1;
+            "{\"name\": \"%s %d\"}},\n",
+            p, facts->net ? "replica" : "pipeline rank", p);
     for (int r = 0; r < ranks; r++) {
         ls_coordinates at = ls_layout_coordinates(layout, r);
         put(w,
             "{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": %d, \"tid\": %d, \"args\": "
             "{\"name\": \"rank %d (",
-            at.pp, r, r);
-        if (pixels)
-            put(w, "channel %d, column %d, row %d", at.channel, at.column, at.row);
+            process_of(facts, layout, r), r, r);
+        if (facts->net)
+            put(w, "row %d, column %d, channel %d", at.row, at.column, at.channel);
         else
-            put(w, "tp %d", at.tp);
-        put(w, ", dp %d)\"}},\n", at.dp);
+            put(w, "tp %d, dp %d", at.tp, at.dp);
+        put(w, ")\"}},\n");
     }
 }
 
@@ -119,14 +128,24 @@ static void put_arrow(writer *w, const ls_event *event, int rank, int pid)
 static void put_name(writer *w, const ls_event_log *log, const ls_event *event)
 {
     char name[160];
-    if (event->kind == LS_EVENT_COMPUTE) {
+    const char *group = event->group >= 0 ? log->groups[event->group].name : "";
+    if (event->part != NULL) {
+        ls_event_title(event, group, name, sizeof name);
+    } else if (event->kind == LS_EVENT_COMPUTE) {
         int n = snprintf(name, sizeof name, "%s", event->what != NULL ? event->what : "compute");
         if (event->micro_batch >= 0 && n > 0 && (size_t)n < sizeof name)
             snprintf(name + n, sizeof name - (size_t)n, " %d", event->micro_batch);
     } else {
-        snprintf(name, sizeof name, "%s %s", event->call, log->groups[event->group].name);
+        snprintf(name, sizeof name, "%s %s", event->call, group);
     }
     put_string(w, name);
+}
+
+static void put_word(writer *w, const char *key, const char *word)
+{
+    if (word == NULL) return;
+    put(w, ", \"%s\": ", key);
+    put_string(w, word);
 }
 
 static void put_event(writer *w, const ls_event_log *log, int rank, size_t i, int pid)
@@ -142,13 +161,12 @@ static void put_event(writer *w, const ls_event_log *log, int rank, size_t i, in
         AS_MICROSECONDS(e->end_ns - e->begin_ns), i, ls_event_kind_name(e->kind));
     put(w, "\"begin_ns\": %" PRIu64 ", \"end_ns\": %" PRIu64 ", \"cpu_ns\": %" PRIu64, e->begin_ns,
         e->end_ns, e->cpu_ns);
-    if (e->what != NULL) {
-        put(w, ", \"what\": ");
-        put_string(w, e->what);
-    }
+    put_word(w, "what", e->what);
     if (e->step >= 0) put(w, ", \"step\": %d", e->step);
     if (e->stage >= 0) put(w, ", \"stage\": %d", e->stage);
     if (e->micro_batch >= 0) put(w, ", \"micro_batch\": %d", e->micro_batch);
+    put_word(w, "part", e->part);
+    put_word(w, "purpose", e->purpose);
     if (!computes) {
         put(w, ", \"call\": ");
         put_string(w, e->call);
@@ -171,9 +189,9 @@ ls_status ls_trace_file_write(const char *path, const ls_trace_facts *facts,
     if (w == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write a trace");
     LS_TRY(ls_new_file_create(&w->file, path));
     put_facts(w, facts, layout, log);
-    put_names(w, layout, log->ranks);
+    put_names(w, facts, layout, log->ranks);
     for (int r = 0; r < log->ranks; r++) {
-        int pid = ls_layout_coordinates(layout, r).pp;
+        int pid = process_of(facts, layout, r);
         for (size_t i = 0; i < log->n_events[r] && w->status == LS_OK; i++) {
             if (!first) put(w, ",\n");
             first = false;

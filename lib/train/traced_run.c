@@ -104,8 +104,15 @@ ls_status ls_trace_save(const ls_run *run, const ls_param_table *table,
     ls_trace_facts facts = {.pp = layout->pp,
                             .micro_batches = layout->micro_batches,
                             .virtual_stages = layout->virtual_stages,
+                            .net = run->config.kind == LS_MODEL_NET,
                             .steps = result->last_step - result->first_step,
                             .wall_ns = result->ns};
+    if (facts.net) {
+        facts.dp = layout->dp;
+        facts.down = layout->down;
+        facts.across = layout->across;
+        facts.channels = layout->channels;
+    }
     snprintf(facts.model, sizeof facts.model, "%s", run->config.name);
     ls_layout_describe(layout, facts.layout, sizeof facts.layout);
     snprintf(facts.schedule, sizeof facts.schedule, "%s", ls_schedule_kind_name(layout->schedule));

@@ -127,20 +127,67 @@ static void print_summary(FILE *out, const outcome *o)
     fputs("\n\n", out);
 }
 
+/* Where a rank stands, one number per axis that the run is cut along. */
+enum { AXES = 4 };
+
+typedef struct rank_place {
+    int n;
+    const char *axis[AXES];
+    int at[AXES];
+} rank_place;
+
+static void add_axis(rank_place *place, const char *axis, int degree, int at)
+{
+    if (degree == 1) return;
+    place->axis[place->n] = axis;
+    place->at[place->n++] = at;
+}
+
+static rank_place place_of(const ls_trace_file *file, int rank)
+{
+    const ls_trace_facts *facts = &file->facts;
+    rank_place place = {.n = 0};
+    if (facts->net) {
+        const ls_layer_grid grid = {facts->dp, facts->down, facts->across, facts->channels};
+        const ls_grid_place at = ls_layer_grid_place(&grid, rank);
+        add_axis(&place, "dp", grid.samples, at.sample);
+        add_axis(&place, "row", grid.down, at.row);
+        add_axis(&place, "col", grid.across, at.column);
+        add_axis(&place, "ch", grid.channels, at.channel);
+    } else {
+        add_axis(&place, "pp", facts->pp, file->stage_of[rank]);
+    }
+    return place;
+}
+
+/* "rank 3 (row 1, col 0)". */
+static void rank_name(const ls_trace_file *file, int rank, char name[LS_REPLAY_NAME])
+{
+    const rank_place place = place_of(file, rank);
+    int used = snprintf(name, LS_REPLAY_NAME, "rank %d", rank);
+    for (int i = 0; i < place.n && used < LS_REPLAY_NAME; i++)
+        used +=
+            snprintf(name + used, LS_REPLAY_NAME - (size_t)used, "%s%s %d%s", i == 0 ? " (" : ", ",
+                     place.axis[i], place.at[i], i + 1 == place.n ? ")" : "");
+}
+
 static ls_status print_shares(FILE *out, const outcome *o)
 {
     ls_status status = LS_OK;
     ls_text_table *table = NULL;
-    static const char *const heads[] = {"rank",          "pp rank", "compute",
-                                        "communication", "idle",    "idle share"};
+    static const char *const heads[] = {"compute", "communication", "idle", "idle share"};
     char text[LS_NUMBER_TEXT];
-    LS_TRY(ls_text_table_create(&table, 6));
-    for (int i = 0; i < 6; i++) LS_TRY(ls_text_table_add(table, "%s", heads[i]));
+    const rank_place first = place_of(o->file, 0);
+    LS_TRY(ls_text_table_create(&table, 5 + (size_t)first.n));
+    LS_TRY(ls_text_table_add(table, "rank"));
+    for (int i = 0; i < first.n; i++) LS_TRY(ls_text_table_add(table, "%s", first.axis[i]));
+    for (int i = 0; i < 4; i++) LS_TRY(ls_text_table_add(table, "%s", heads[i]));
     for (int r = 0; r < o->replay->ranks; r++) {
         const ls_rank_share *share = &o->replay->shares[r];
+        const rank_place place = place_of(o->file, r);
         double all = (double)o->replay->makespan_ns;
         LS_TRY(ls_text_table_add(table, "%d", r));
-        LS_TRY(ls_text_table_add(table, "%d", o->file->stage_of[r]));
+        for (int i = 0; i < place.n; i++) LS_TRY(ls_text_table_add(table, "%d", place.at[i]));
         LS_TRY(ls_text_table_add(table, "%s", time_text((double)share->compute_ns, text)));
         LS_TRY(ls_text_table_add(table, "%s", time_text((double)share->communication_ns, text)));
         LS_TRY(ls_text_table_add(table, "%s", time_text((double)share->idle_ns, text)));
@@ -159,11 +206,21 @@ static ls_status print_replay_json(const outcome *o)
     json_t *ranks = json_array();
     for (int r = 0; r < o->replay->ranks; r++) {
         const ls_rank_share *share = &o->replay->shares[r];
-        json_array_append_new(ranks, json_pack("{s:i, s:i, s:I, s:I, s:I}", "rank", r, "pp_rank",
-                                               o->file->stage_of[r], "compute_ns",
-                                               (json_int_t)share->compute_ns, "communication_ns",
-                                               (json_int_t)share->communication_ns, "idle_ns",
-                                               (json_int_t)share->idle_ns));
+        json_t *rank =
+            json_pack("{s:i, s:I, s:I, s:I}", "rank", r, "compute_ns",
+                      (json_int_t)share->compute_ns, "communication_ns",
+                      (json_int_t)share->communication_ns, "idle_ns", (json_int_t)share->idle_ns);
+        if (facts->net) {
+            const ls_layer_grid grid = {facts->dp, facts->down, facts->across, facts->channels};
+            const ls_grid_place at = ls_layer_grid_place(&grid, r);
+            json_object_set_new(rank, "dp_rank", json_integer(at.sample));
+            json_object_set_new(rank, "row", json_integer(at.row));
+            json_object_set_new(rank, "column", json_integer(at.column));
+            json_object_set_new(rank, "channel_rank", json_integer(at.channel));
+        } else {
+            json_object_set_new(rank, "pp_rank", json_integer(o->file->stage_of[r]));
+        }
+        json_array_append_new(ranks, rank);
     }
     json_t *link = json_pack(
         "{s:o, s:o}", "latency_ns", json_number(o->settings->link.latency_ns), "bytes_per_ns",
@@ -198,6 +255,8 @@ static ls_status draw_file(const outcome *o, int *ret_step, char time[LS_NUMBER_
     int last = ls_replay_last_step(&o->file->log), step = o->settings->step;
     int64_t begin = 0, end = 0;
     char title[400];
+    const size_t ranks = (size_t)o->file->log.ranks;
+    char(*names)[LS_REPLAY_NAME] = NULL;
     if (o->settings->draw == NULL) return LS_OK;
     if (step < 0) step = last;
     if (step > last || !ls_replay_window(&o->file->log, o->replay, step, &begin, &end))
@@ -208,9 +267,13 @@ static ls_status draw_file(const outcome *o, int *ret_step, char time[LS_NUMBER_
     if (draws_text(o->settings)) goto exit;
     snprintf(title, sizeof title, "%s, %s: step %d in %s", o->file->facts.model,
              o->file->facts.layout, step, time);
-    LS_TRY(
-        ls_replay_svg(o->settings->draw, &o->file->log, o->replay, step, o->file->stage_of, title));
+    names = malloc(ranks * sizeof *names);
+    if (names == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the names of %zu ranks", ranks);
+    for (size_t r = 0; r < ranks; r++) rank_name(o->file, (int)r, names[r]);
+    LS_TRY(ls_replay_svg(o->settings->draw, &o->file->log, o->replay, step, o->file->stage_of,
+                         (const char(*)[LS_REPLAY_NAME])names, title));
 exit:
+    free(names);
     return status;
 }
 
@@ -223,9 +286,10 @@ static ls_status print_drawing(FILE *out, const outcome *o, int step, const char
         goto exit;
     }
     fprintf(out,
-            "\nstep %d, %s: digits forward, letters backward (micro-batches), + other work,\n"
+            "\nstep %d, %s: digits forward, letters backward (%s), + other work,\n"
             "= communication, . idle\n",
-            step, time);
+            step, time,
+            o->file->facts.net ? "layers in turn, 0-9 and a-z over and over" : "micro-batches");
     LS_TRY(ls_replay_text(out, &o->file->log, o->replay, step, LINE_COLUMNS));
 exit:
     return status;

@@ -38,6 +38,8 @@ typedef struct ls_event {
     uint64_t cpu_ns;           /* of the rank's thread, within the event                   */
     const char *what;          /* the task it is part of (ls_trace_task); NULL: none        */
     int step, stage, micro_batch;
+    const char *part;    /* of the task (ls_trace_part), a layer's name; NULL: none          */
+    const char *purpose; /* messages: what they are for, "halo"; NULL: not said              */
     /* Communications: */
     const char *call; /* the function, "all_reduce_forest"                           */
     ls_operation
@@ -74,12 +76,21 @@ LS_API void ls_trace_destroy(ls_trace **trace);
  * what: not copied, lives as long as the trace. Costs nothing without a trace. */
 LS_API void ls_trace_task(ls_rank *rank, const char *what, int step, int stage, int micro_batch);
 
+/* Labels the part of the task that this rank works on from here on: a layer's name, and what its
+ * messages are for ("halo"); NULL for none. Both are copied. The next ls_trace_task ends it. Costs
+ * nothing without a trace. */
+LS_API void ls_trace_part(ls_rank *rank, const char *part, const char *purpose);
+
 /* What the last world run with this trace did; without one no ranks. Valid until the next such run
  * or the trace's end. Not while ranks run. */
 LS_API const ls_event_log *ls_trace_log(const ls_trace *trace);
 
 /* One rank's events: *ret_count of them. */
 LS_API const ls_event *ls_trace_events(const ls_trace *trace, int rank, size_t *ret_count);
+
+/* What an event that has a part is called: "forward conv2"; "halo conv2 receive"; of a collective
+ * with its group, "norm1 all_reduce pixels". group: the group's name, "" for none. */
+LS_API void ls_event_title(const ls_event *event, const char *group, char *buffer, size_t size);
 
 /* "compute", "collective", "send", "send_left", "send_begin", "send_end", "receive". */
 LS_API const char *ls_event_kind_name(ls_event_kind kind);

@@ -36,6 +36,11 @@ static inline ls_layer_grid ls_net_grid_at(const ls_net_grids *grids, int from)
 /* The grid of one output alone, of a layer or of LS_NET_IMAGE: as above. */
 LS_API ls_layer_grid ls_net_grid_of(const ls_layout *layout, const ls_net *net, int from);
 
+/* Why ranks exchange blocks of what a layer reads: "redistribution" where that has another grid;
+ * else "halo", pixels of neighbours, "channels", or "halo and channels". */
+LS_API const char *ls_net_exchange_purpose(const ls_net_layer *layer, ls_layer_grid from,
+                                           ls_layer_grid grid);
+
 /* The degrees of channel parallelism that a network allows with no strategy: those that divide the
  * granules of every layer's channels but the last one's, and of which no rank has a part of one of
  * a convolution's groups and a part of another. Writes at most `max`, ascending, and returns how
