@@ -1,5 +1,6 @@
-/* The page: nothing left behind without commit, foreign text harmless, losses that are no numbers,
- * key and value heads that several ranks hold. */
+/* The page: of networks each layer's grid and bytes, and images; nothing left behind without
+ * commit, foreign text harmless, losses that are no numbers, key and value heads that several ranks
+ * hold. */
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lockstep/pipeline/plan.h"
 #include "report/page_file.h"
 #include "report/svg.h"
 
@@ -193,6 +195,147 @@ START_TEST(shared_heads)
 }
 END_TEST
 
+/* ---- networks */
+
+/* A report of one run of alexnet-nano over 8 ranks, two of its layers in grids of their own. */
+static ls_report *make_net_report(const ls_images *images, const char *layout)
+{
+    ls_report *report = make_report("alexnet-nano", 1, falling, 3, NULL);
+    ls_report_run *run = &report->runs[0];
+    report->common.images = images;
+    report->text_name = "drawn";
+    ck_assert_int_eq(ls_layout_parse("test", layout, &run->layout), LS_OK);
+    run->result.ranks = ls_layout_ranks(&run->layout);
+    free(run->result.rank);
+    run->result.rank = calloc((size_t)run->result.ranks, sizeof *run->result.rank);
+    ck_assert_ptr_nonnull(run->result.rank);
+    return report;
+}
+
+static size_t count_of(const char *text, const char *part)
+{
+    size_t n = 0;
+    for (const char *at = strstr(text, part); at != NULL; at = strstr(at + 1, part)) n++;
+    return n;
+}
+
+/* The row of a layer in the table of layers, up to its end. */
+static char *row_of(const char *text, const char *layer)
+{
+    char begin[64];
+    snprintf(begin, sizeof begin, "<tr><td>%s</td><td>", layer);
+    const char *at = strstr(text, begin);
+    ck_assert_msg(at != NULL, "no row of %s", layer);
+    char *row = strndup(at, (size_t)(strchr(at, '\n') - at));
+    ck_assert_ptr_nonnull(row);
+    return row;
+}
+
+START_TEST(layers_of_a_network)
+{
+    ls_images images;
+    ck_assert_int_eq(ls_images_draw("test", 5, 20, 3, 32, 32, 10, &images), LS_OK);
+    ls_report *report = make_net_report(
+        &images, "dp 2 x spatial 2x1 x channel 2, overlap, layer 8 4x1x1x2, layer 18 2x1x1x4");
+    const ls_run *run = &report->common;
+    const ls_net *net = &run->config.net;
+    ls_plan *plan = NULL;
+    const ls_plan_setup setup = {&run->config, &report->runs[0].layout, run->batch, run->dtype,
+                                 false};
+    char *text = page_of(report);
+    ck_assert_ptr_nonnull(
+        strstr(text, "data parallel 2, spatial 2 x 1, channel parallel 2: 8 ranks; with overlap"));
+    ck_assert_ptr_nonnull(strstr(text, "conv3 4 x 1 x 1 x 2, dense7 2 x 1 x 1 x 4 (samples"));
+    /* Every rank once, a frame for each place of pixels of each replica. */
+    for (int r = 0; r < 8; r++) {
+        char place[64];
+        snprintf(place, sizeof place, "<title>rank %d: replica %d, row %d, column 0, channels %d ",
+                 r, r / 4, r / 2 % 2, r % 2);
+        ck_assert_msg(count_of(text, place) == 1, "%s: %zu times", place, count_of(text, place));
+    }
+    ck_assert_uint_eq(count_of(text, "class=\"place\""), 4);
+    /* A row per layer, with the plan's numbers. */
+    ck_assert_int_eq(ls_plan_create(&plan, &setup), LS_OK);
+    for (size_t n = 0; n < net->count; n++) {
+        const ls_net_layer_plan *layer = &plan->net_layers[n];
+        const uint64_t bytes[] = {layer->forward.bytes,  layer->forward.most,   layer->halo_formula,
+                                  layer->backward.bytes, layer->returned.bytes, layer->summed};
+        char *row = row_of(text, net->layers[n].name);
+        const char *at = row;
+        for (size_t i = 0; i < sizeof bytes / sizeof bytes[0]; i++) {
+            uint64_t found = 0;
+            at = strstr(at, "right\">");
+            ck_assert_ptr_nonnull(at);
+            for (at += strlen("right\">"); *at != '<'; at++)
+                if (*at >= '0' && *at <= '9') found = 10 * found + (uint64_t)(*at - '0');
+            ck_assert_msg(found == bytes[i], "%s, number %zu: %s", net->layers[n].name, i, row);
+        }
+        free(row);
+    }
+    static const struct {
+        const char *layer, *grid, *purpose;
+    } rows[] = {{"conv2", "\"n\">2 x 2 x 1 x 2<", ">halo<"},
+                {"norm1", "\"n\">2 x 2 x 1 x 2<", ">channels<"},
+                {"conv3", "\"n other\">4 x 1 x 1 x 2<", ">redistribution<"},
+                {"relu3", "\"n\">4 x 1 x 1 x 2<", ">-<"},
+                {"dense6", "\"n\">4 x 1 x 1 x 2<", ">channels<"},
+                {"dense7", "\"n other\">2 x 1 x 1 x 4<", ">redistribution<"},
+                {"dense8", "\"n other\">8 x 1 x 1 x 1<", ">redistribution<"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *row = row_of(text, rows[i].layer);
+        ck_assert_msg(strstr(row, rows[i].grid) != NULL, "%s: %s", rows[i].grid, row);
+        ck_assert_msg(strstr(row, rows[i].purpose) != NULL, "%s: %s", rows[i].purpose, row);
+        free(row);
+    }
+    ck_assert_ptr_null(strstr(text, "pipeline"));
+    ck_assert_ptr_null(strstr(text, "tensor"));
+    ck_assert_uint_eq(count_of(text, "data:image/bmp;base64,Qk"), 10);
+    free(text);
+    ls_plan_destroy(&plan);
+    ls_report_destroy(&report);
+    ls_images_free(&images);
+}
+END_TEST
+
+/* One rank has no place to be drawn; one grey image of 10 x 9 is a bitmap of 54 + 9 x 32 bytes. */
+START_TEST(one_rank_and_grey_images)
+{
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    enum { BYTES = 54 + 9 * 32 };
+    unsigned char bytes[BYTES + 2] = {0};
+    ls_images images;
+    ck_assert_int_eq(ls_images_draw("test", 5, 1, 1, 9, 10, 3, &images), LS_OK);
+    ls_report *report = make_net_report(&images, "one rank");
+    char *text = page_of(report);
+    ck_assert_ptr_null(strstr(text, "Where ranks stand"));
+    const char *at = strstr(text, "base64,");
+    ck_assert_ptr_nonnull(at);
+    at += strlen("base64,");
+    const size_t length = strcspn(at, "\"");
+    ck_assert_uint_eq(length, (BYTES + 2) / 3 * 4);
+    for (size_t i = 0; i < length && at[i] != '='; i++) {
+        const char *letter = strchr(letters, at[i]);
+        ck_assert_ptr_nonnull(letter);
+        for (size_t bit = 0; bit < 6; bit++) {
+            const size_t number = 6 * i + bit;
+            if (number / 8 < sizeof bytes && ((letter - letters) >> (5 - bit) & 1))
+                bytes[number / 8] |= (unsigned char)(1 << (7 - number % 8));
+        }
+    }
+    ck_assert(bytes[0] == 'B' && bytes[1] == 'M' && bytes[18] == 10 && bytes[22] == 9);
+    for (size_t r = 0; r < 9; r++)
+        for (size_t c = 0; c < 10; c++)
+            for (size_t colour = 0; colour < 3; colour++)
+                ck_assert_int_eq(bytes[54 + (8 - r) * 32 + 3 * c + colour],
+                                 images.pixels[r * 10 + c]);
+    ck_assert_ptr_nonnull(strstr(text, "1 of 3 labels"));
+    free(text);
+    ls_report_destroy(&report);
+    ls_images_free(&images);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("page");
@@ -204,6 +347,8 @@ int main(void)
     tcase_add_test(all, losses_that_are_no_numbers);
     tcase_add_test(all, losses_very_near_and_very_far);
     tcase_add_test(all, shared_heads);
+    tcase_add_test(all, layers_of_a_network);
+    tcase_add_test(all, one_rank_and_grey_images);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

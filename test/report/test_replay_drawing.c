@@ -104,8 +104,9 @@ START_TEST(pictures)
     unsigned char *bytes = NULL;
     size_t count = 0;
     const int stage_of[] = {0, 1};
+    static const char names[2][LS_REPLAY_NAME] = {"rank 0 (pp 0)", "rank 1 (pp 1)"};
     ck_assert_int_eq(ls_replay_create(&replay, &rows->log, "t", &link), LS_OK);
-    ck_assert_int_eq(ls_replay_svg(path, &rows->log, replay, 1, stage_of, "a < b"), LS_OK);
+    ck_assert_int_eq(ls_replay_svg(path, &rows->log, replay, 1, stage_of, names, "a < b"), LS_OK);
     ck_assert_int_eq(ls_read_file(path, 1 << 20, &bytes, &count), LS_OK);
     const char *svg = (const char *)bytes;
     ck_assert(strncmp(svg, "<svg", 4) == 0);
@@ -124,8 +125,56 @@ START_TEST(pictures)
                       count_of(svg, notes[i].note));
     free(bytes);
     unlink(path);
-    ck_assert_int_eq(ls_replay_svg("no/such/x.svg", &rows->log, replay, 1, stage_of, NULL),
+    ck_assert_int_eq(ls_replay_svg("no/such/x.svg", &rows->log, replay, 1, stage_of, names, NULL),
                      LS_ERR_INPUT);
+    ls_replay_destroy(&replay);
+    rows_free(&rows);
+}
+END_TEST
+
+/* A step of a network: layers in place of micro-batches. */
+static event_rows *two_layers(void)
+{
+    static const struct {
+        const char *what, *part;
+        uint64_t cpu_ns;
+    } tasks[] = {{"forward", "conv1", 3000},
+                 {"forward", "a.layer.of.a.long.name", 2000},
+                 {"forward", "dense", 1000},
+                 {"backward", "dense", 2000},
+                 {"backward", "conv1", 2000}};
+    event_rows *rows = rows_new(1);
+    rows->step = 0;
+    for (size_t i = 0; i < sizeof tasks / sizeof tasks[0]; i++) {
+        pass(rows, 0, tasks[i].what, 0, tasks[i].cpu_ns);
+        rows->log.events[0][i].part = tasks[i].part;
+    }
+    return rows;
+}
+
+START_TEST(layers)
+{
+    static const char *const path = "replay_layers_test.svg";
+    static const char names[1][LS_REPLAY_NAME] = {"rank 0 (row 0)"};
+    const int stage_of[] = {0};
+    event_rows *rows = two_layers();
+    ls_replay *replay = NULL;
+    unsigned char *bytes = NULL;
+    size_t count = 0;
+    ls_link link = {0.0, 0.0};
+    check_text(rows, link, 0, 20, "rank 0    000112ccaa\n");
+    ck_assert_int_eq(ls_replay_create(&replay, &rows->log, "t", &link), LS_OK);
+    ck_assert_int_eq(ls_replay_svg(path, &rows->log, replay, 0, stage_of, names, "t"), LS_OK);
+    ck_assert_int_eq(ls_read_file(path, 1 << 20, &bytes, &count), LS_OK);
+    const char *svg = (const char *)bytes;
+    ck_assert_ptr_nonnull(strstr(svg, "rank 0 (row 0)"));
+    ck_assert_int_eq(count_of(svg, ">forward conv1<"), 1);
+    ck_assert_int_eq(count_of(svg, ">backward dense<"), 1);
+    ck_assert_int_eq(count_of(svg, ">forward a.layer.of.a.long.name<"), 1);
+    ck_assert_int_eq(count_of(svg, ">conv1<"), 2); /* written into its boxes */
+    ck_assert_int_eq(count_of(svg, "micro-batch"), 0);
+    free(bytes);
+    unlink(path);
     ls_replay_destroy(&replay);
     rows_free(&rows);
 }
@@ -137,6 +186,7 @@ int main(void)
     TCase *tcase = tcase_create("replay_drawing");
     tcase_add_test(tcase, text_is_the_picture);
     tcase_add_test(tcase, pictures);
+    tcase_add_test(tcase, layers);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

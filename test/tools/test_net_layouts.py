@@ -70,7 +70,7 @@ def verified(program, checks):
                        "--report", "page")
     page = program.read("page/index.html").decode()
     checks.that("data parallel 2, spatial 2 x 2, channel parallel 1: 8 ranks" in page and
-                "conv1 to pool5" in page and all(f"rank {rank}: replica" in page for rank in range(8)) and
+                "<td>conv2</td><td>conv</td>" in page and all(f"rank {rank}: replica" in page for rank in range(8)) and
                 "tensor" not in page and "pipeline" not in page, "the page")
     checks.that(done.status == 0 and p.last_line(done.out) ==
                 "verify: 1 layouts, 1 bit-exact, 0 different" and
@@ -115,6 +115,59 @@ def swept(program, checks):
                 ["one rank", "channel 2", "spatial 1x2", "spatial 2x1", "dp 2"], f"rows of a sweep\n{done}")
 
 
+def traced(program, checks):
+    """What t.json, of alexnet-nano in spatial 1x2, shows by layer, and what replay says of it."""
+    trace = json.loads(program.read("t.json"))
+    names = {event["name"] for event in trace["traceEvents"]}
+    checks.that({"forward conv2", "backward conv2", "halo conv2 receive", "halo conv2 send_begin",
+                 "redistribution dense6 receive", "conv2 all_reduce_plan samples and pixels", "forward loss",
+                 "update"} <= names, f"names of a trace: {sorted(names)}")
+    checks.that({event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"} ==
+                {"replica 0", "rank 0 (row 0, column 0, channel 0)", "rank 1 (row 0, column 1, channel 0)"},
+                "names of ranks")
+    halos = [event["args"] for event in trace["traceEvents"] if event["name"] == "halo conv2 receive"]
+    checks.that(len(halos) == 8 and {args["part"] for args in halos} == {"conv2"} and
+                {args["step"] for args in halos} == {0, 1}, f"halos of conv2: {halos}")
+    checks.that(all("part" in args for event in trace["traceEvents"] for args in (event.get("args", {}),)
+                    if args.get("what") in ("forward", "backward") and args["kind"] != "compute"),
+                "a communication of a pass without a layer")
+    done = program.run("replay", "t.json", "--draw", "text")
+    checks.that(done.status == 0 and "spatial 1x2" in done.out and "layers in turn" in done.out and
+                re.search(r"^rank +col +compute", done.out, re.MULTILINE) and " pp" not in done.out,
+                f"replay\n{done}")
+    done = program.run("replay", "t.json", "--json", "--draw", "r.svg")
+    facts, drawing = json.loads(done.out), program.read("r.svg").decode()
+    checks.that([(rank["dp_rank"], rank["row"], rank["column"], rank["channel_rank"]) for rank in facts["ranks"]] ==
+                [(0, 0, 0, 0), (0, 0, 1, 0)] and "pp_rank" not in done.out, f"ranks of a replay\n{done}")
+    checks.that("rank 1 (col 1)" in drawing and "<title>backward conv1</title>" in drawing, "a replay drawn")
+
+
+def told(program, checks):
+    """What help, plan and train say of a layout with grids of its own."""
+    strategy = ["--model", "alexnet-nano", "--dp", "2", "--strategy", "conv3=1x1x2x1"]
+    line = "grids   conv3 1x1x2x1 (samples x down x across x channels)\n"
+    done = program.run("plan", *strategy)
+    checks.that(done.status == 0 and line in done.out and "alive" not in done.out and
+                re.search(r"^conv3 +conv +1x1x2x1 ", done.out, re.MULTILINE), f"plan\n{done}")
+    done = program.run("plan", *strategy, "--json")
+    facts = json.loads(done.out)
+    checks.that(facts["layout"]["strategies"] == {"conv3": [1, 1, 2, 1]} and facts["layer_elements"] is None and
+                [layer["grid"] for layer in facts["network_layers"] if layer["layer"] == "conv3"] == [[1, 1, 2, 1]],
+                f"plan --json\n{done}")
+    done = program.run("train", *strategy, "--steps", "1", "--report", "page2")
+    page = program.read("page2/index.html").decode()
+    checks.that(done.status == 0 and line in done.out and "conv3 1 x 1 x 2 x 1 (samples" in page, f"train\n{done}")
+    refused(program, checks, ["plan", "--model", "alexnet-nano", "--draw", "x.svg"], "--draw", "for transformers")
+    for command in ("train", "verify", "plan", "dump"):
+        done = program.run(command, "--help")
+        checks.that("--spatial" in done.out and f"lockstep {command} --model alexnet-nano --help" in done.out,
+                    f"where the help of networks is\n{done}")
+        done = program.run(command, "--model", "alexnet-nano", "--help")
+        checks.that("--spatial HxW" in done.out and "--strategy LAYER=" in done.out and "Llama" not in done.out and
+                    f"lockstep {command} --model gpt2-nano --help" in done.out and
+                    max(map(len, done.out.splitlines()[1:])) <= 100, f"help of networks\n{done}")
+
+
 def trained(program, checks):
     """From one layout to another with the bits of one run; a trace that replay reads."""
     whole = program.run("train", "--model", "resnet-nano", "--steps", "4", "--serial", "--save", "whole")
@@ -130,9 +183,8 @@ def trained(program, checks):
     tensors = [data[8 + int.from_bytes(data[:8], "little"):] for data in tensors]
     checks.that(len(tensors[0]) > 200000 and tensors[0] == tensors[1] == tensors[2], "what was saved")
     done = program.run("train", "--model", "alexnet-nano", "--steps", "2", "--spatial", "1x2", "--trace", "t.json")
-    checks.that(done.status == 0 and b"channel 0, column 1, row 0, dp 0" in program.read("t.json"), f"{done}")
-    done = program.run("replay", "t.json", "--draw", "text")
-    checks.that(done.status == 0 and "spatial 1x2" in done.out, f"replay\n{done}")
+    checks.that(done.status == 0, f"a trace\n{done}")
+    traced(program, checks)
     # More ranks than any machine of ours has cores.
     done = program.run("verify", "--model", "resnet-nano", "--spatial", "8x4", "--channel", "2", "--steps", "1",
                        "--no-truth")
@@ -162,6 +214,7 @@ def main(program, checks):
     verified(program, checks)
     swept(program, checks)
     trained(program, checks)
+    told(program, checks)
     departs(p.Program(sys.argv[2], program.folder), checks)
 
 

@@ -30,7 +30,10 @@ static event_rows *every_kind(void)
     post(rows, 0, LS_EVENT_SEND_BEGIN, 2, 2);
     end_send(rows, 0, 2, 3);
     receive(rows, 1, 0, 1);
+    rows->log.events[1][rows->log.n_events[1] - 1].part = "conv2";
+    rows->log.events[1][rows->log.n_events[1] - 1].purpose = "halo";
     receive(rows, 3, 0, 2);
+    rows->log.events[3][rows->log.n_events[3] - 1].part = "pool.1";
     rows->what = NULL;
     rows->step = -1;
     receive(rows, 2, 0, 3);
@@ -82,6 +85,7 @@ START_TEST(what_is_written_is_read)
     ck_assert_uint_eq(file->facts.wall_ns, facts.wall_ns);
     ck_assert_uint_eq(file->facts.serial_step_ns, facts.serial_step_ns);
     ck_assert_int_eq(file->log.ranks, 4);
+    ck_assert(!file->facts.net);
     for (int r = 0; r < 4; r++) ck_assert_int_eq(file->stage_of[r], r / 2);
     ck_assert_int_eq(file->log.n_groups, 2);
     for (int g = 0; g < 2; g++) {
@@ -99,6 +103,8 @@ START_TEST(what_is_written_is_read)
             ck_assert_uint_eq(a->end_ns, b->end_ns);
             ck_assert_uint_eq(a->cpu_ns, b->cpu_ns);
             ck_assert_pstr_eq(a->what, b->what);
+            ck_assert_pstr_eq(a->part, b->part);
+            ck_assert_pstr_eq(a->purpose, b->purpose);
             ck_assert_int_eq(a->step, b->step);
             ck_assert_int_eq(a->stage, b->stage);
             ck_assert_int_eq(a->micro_batch, b->micro_batch);
@@ -116,6 +122,48 @@ START_TEST(what_is_written_is_read)
     ls_trace_file_free(&file);
     rows_free(&rows);
     unlink(PATH);
+}
+END_TEST
+
+/* ---- networks */
+
+static void write_network(const event_rows *rows)
+{
+    ls_layout layout = ls_layout_serial();
+    ls_trace_facts facts = some_facts();
+    layout.dp = layout.down = 2;
+    facts.net = true;
+    facts.pp = facts.across = facts.channels = 1;
+    facts.dp = facts.down = 2;
+    ls_error_clear();
+    ls_status status = ls_trace_file_write(PATH, &facts, &layout, &rows->log);
+    ck_assert_msg(status == LS_OK, "%s", ls_error_text());
+}
+
+/* The degrees are read back; replicas are the processes, and what is shown has the layers' names.
+ */
+START_TEST(networks)
+{
+    event_rows *rows = every_kind();
+    unsigned char *bytes = NULL;
+    size_t count = 0;
+    ls_trace_file *file = NULL;
+    write_network(rows);
+    ck_assert_msg(ls_trace_file_read(PATH, &file) == LS_OK, "%s", ls_error_text());
+    ck_assert(file->facts.net && file->facts.dp == 2 && file->facts.down == 2 &&
+              file->facts.across == 1 && file->facts.channels == 1);
+    ls_trace_file_free(&file);
+    ck_assert_int_eq(ls_read_file(PATH, 1 << 20, &bytes, &count), LS_OK);
+    static const char *const said[] = {
+        "\"pid\": 1, \"tid\": 0, \"args\": {\"name\": \"replica 1\"}",
+        "\"pid\": 1, \"tid\": 3, \"args\": {\"name\": \"rank 3 (row 1, column 0, channel 0)\"}",
+        "\"name\": \"halo conv2 receive\"", "\"name\": \"pool.1 receive\""};
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
+        ck_assert_msg(strstr((const char *)bytes, said[i]) != NULL, "no %s", said[i]);
+    ck_assert_ptr_null(strstr((const char *)bytes, "pipeline rank"));
+    free(bytes);
+    unlink(PATH);
+    rows_free(&rows);
 }
 END_TEST
 
@@ -173,6 +221,8 @@ static const spoiled SPOILED[] = {
      ".args.end_ns 77000000999928: must "
      "be a whole number from 1000000000000000"},
     {"\"what\": \"forward\"", "\"what\": \"\"", ".args.what \"\": must be 1 to 63 printable bytes"},
+    {"\"part\": \"conv2\"", "\"part\": 2", ".args.part 2: must be 1 to 63 printable bytes"},
+    {"\"purpose\": \"halo\"", "\"purpose\": \"\"", ".args.purpose \"\": must be 1 to 63"},
     {"\"step\": 3", "\"step\": -1", ".args.step -1: must be a whole number from 0 to 2147483647"},
     {"\"stage\": 7", "\"stage\": \"7\"", ".args.stage \"7\": must be a whole number from 0 to"},
     {"\"micro_batch\": 0", "\"micro_batch\": 3000000000", ".args.micro_batch 3000000000: must be"},
@@ -240,6 +290,31 @@ START_TEST(what_is_no_trace_is_refused)
 }
 END_TEST
 
+static const spoiled SPOILED_NETWORKS[] = {
+    {"\"network\": {", "\"network\": 3, \"no\": {", ": otherData.network.dp is missing: must be"},
+    {"{\"dp\": 2", "{\"dp\": 0", ": otherData.network.dp 0: must be a whole number from 1 to 4"},
+    {"\"down\": 2", "\"down\": 3", ": otherData.network {\"dp\":2,\"down\":3,"},
+    {"\"across\": 1", "\"across\": \"1\"", ": otherData.network.across \"1\": must be a whole"},
+    {"\"channel\": 1", "\"channel\": 5", ": otherData.network.channel 5: must be a whole number"},
+};
+
+START_TEST(networks_that_are_none_are_refused)
+{
+    event_rows *rows = every_kind();
+    for (size_t i = 0; i < sizeof SPOILED_NETWORKS / sizeof SPOILED_NETWORKS[0]; i++) {
+        ls_trace_file *file = NULL;
+        write_network(rows);
+        spoil(&SPOILED_NETWORKS[i]);
+        ls_error_clear();
+        ck_assert_int_eq(ls_trace_file_read(PATH, &file), LS_ERR_INPUT);
+        ck_assert_msg(strstr(ls_error_text(), SPOILED_NETWORKS[i].text) != NULL, "%s",
+                      ls_error_text());
+    }
+    unlink(PATH);
+    rows_free(&rows);
+}
+END_TEST
+
 /* Any byte of the file changed: read or refused, but nothing else. */
 START_TEST(any_byte_changed)
 {
@@ -292,6 +367,8 @@ int main(void)
     TCase *tcase = tcase_create("trace_file");
     tcase_add_test(tcase, what_is_written_is_read);
     tcase_add_test(tcase, what_is_no_trace_is_refused);
+    tcase_add_test(tcase, networks);
+    tcase_add_test(tcase, networks_that_are_none_are_refused);
     tcase_add_test(tcase, any_byte_changed);
     tcase_add_test(tcase, files_that_cannot_be_written);
     tcase_set_timeout(tcase, 60);

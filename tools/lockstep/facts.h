@@ -10,6 +10,10 @@
 /* What is going to be run: model, layout, engine, text. layout NULL: not one layout. */
 void print_run(FILE *file, const settings *s, const ls_report *report, const ls_layout *layout);
 
+/* A line that names the layers to which a network's layout gives a grid of their own; none without
+ * such layers. */
+void print_strategies(FILE *file, const ls_layout *layout, const ls_config *config);
+
 /* Peak bytes by category and bytes sent, a line per rank; of many ranks, a line for those that are
  * alike. layout: of a serial run any of one rank. */
 ls_status print_ranks(FILE *file, const ls_train_result *result,

@@ -35,6 +35,19 @@ static void print_data(FILE *file, const settings *s)
                 ls_number_text(s->text.count, number), s->run.batch);
 }
 
+void print_strategies(FILE *file, const ls_layout *layout, const ls_config *config)
+{
+    if (layout->n_strategies == 0) return;
+    fputs("grids  ", file);
+    for (int i = 0; i < layout->n_strategies; i++) {
+        const ls_layer_grid *g = &layout->strategies[i].grid;
+        fprintf(file, "%s %s %dx%dx%dx%d", i > 0 ? "," : "",
+                ls_show(config->net.layers[layout->strategies[i].layer].name), g->samples, g->down,
+                g->across, g->channels);
+    }
+    fputs(" (samples x down x across x channels)\n", file);
+}
+
 void print_run(FILE *file, const settings *s, const ls_report *report, const ls_layout *layout)
 {
     char text[LS_LAYOUT_NAME];
@@ -47,6 +60,7 @@ void print_run(FILE *file, const settings *s, const ls_report *report, const ls_
                 layout->pp > 1 && layout->micro_batches == 1
                     ? " (1 micro-batch: one stage works at a time)"
                     : "");
+        print_strategies(file, layout, &s->run.config);
     }
     print_data(file, s);
     if (!s->both_engines) {

@@ -23,8 +23,11 @@ static json_t *json_group(const planned *p, int group)
                      bytes, "at_least_bytes", json_u64(rank->at_once), "communication", comm);
 }
 
-static json_t *json_layer(const ls_layer_elements *e)
+/* Of transformers. */
+static json_t *json_layer(const planned *p)
 {
+    const ls_layer_elements *e = &p->layer;
+    if (p->plan->config.kind == LS_MODEL_NET) return json_null();
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "input", json_u64(e->input),
                      "norms", json_u64(e->norms), "statistics", json_u64(e->statistics),
                      "projections", json_u64(e->projections), "probabilities",
@@ -47,8 +50,8 @@ ls_status print_plan_json(const planned *p)
         "plan", "command_line", p->settings->command_line, "version", LOCKSTEP_VERSION, "model",
         json_config(&plan->config), "parameters", json_u64(plan->parameters), "layout",
         json_layout(&plan->layout, &plan->config), "dtype", plan->dtype == LS_F64 ? "f64" : "f32",
-        "batch", json_u64(plan->config.batch), "ranks", groups, "layer_elements",
-        json_layer(&p->layer), "network_layers", json_net_layers(plan), "bubble", bubble,
-        "at_least_bytes", json_number(need), "machine_bytes", json_number(p->machine_bytes), "fits",
+        "batch", json_u64(plan->config.batch), "ranks", groups, "layer_elements", json_layer(p),
+        "network_layers", json_net_layers(plan), "bubble", bubble, "at_least_bytes",
+        json_number(need), "machine_bytes", json_number(p->machine_bytes), "fits",
         (int)(p->machine_bytes <= 0.0 || need <= p->machine_bytes)));
 }

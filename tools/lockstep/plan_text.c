@@ -36,6 +36,7 @@ static void print_head(FILE *file, const planned *p)
                 ls_number_text(plan->parameters, number));
     ls_report_layout_name(c->kind, &plan->layout, text, sizeof text);
     fprintf(file, "layout  %s: %d rank%s\n", text, plan->ranks, plan->ranks == 1 ? "" : "s");
+    print_strategies(file, &plan->layout, c);
     fprintf(file, "step    %zu %s, %s\n", c->batch, net ? "images" : "sequences",
             plan->dtype == LS_F64 ? "f64" : "f32");
 }
@@ -47,27 +48,29 @@ static ls_status print_memory(FILE *file, const planned *p)
     ls_status status = LS_OK;
     ls_text_table *table = NULL;
     char text[LS_NUMBER_TEXT];
-    LS_TRY(ls_text_table_create(&table, 5 + LS_MEM_CATEGORIES));
+    static const char *const of_stages[] = {"layers", "alive", "slots"};
+    const bool net = p->plan->config.kind == LS_MODEL_NET; /* one stage, one micro-batch */
+    LS_TRY(ls_text_table_create(&table, (net ? 2 : 5) + LS_MEM_CATEGORIES));
     LS_TRY(ls_text_table_add(table, "rank"));
-    LS_TRY(ls_text_table_add(table, "layers"));
-    LS_TRY(ls_text_table_add(table, "alive"));
-    LS_TRY(ls_text_table_add(table, "slots"));
+    for (int i = 0; i < 3 && !net; i++) LS_TRY(ls_text_table_add(table, "%s", of_stages[i]));
     for (int c = 0; c < LS_MEM_CATEGORIES; c++)
         LS_TRY(ls_text_table_add(table, "%s", ls_memory_category_name((ls_memory_category)c)));
     LS_TRY(ls_text_table_add(table, "at once"));
     for (int g = 0; g < p->groups.count; g++) {
         const ls_rank_plan *rank = &p->plan->rank[p->groups.groups[g].first];
         LS_TRY(ls_text_table_add(table, "%s", p->groups.groups[g].text));
-        LS_TRY(ls_text_table_add(table, "%zu", rank->layers));
-        LS_TRY(ls_text_table_add(table, "%d", rank->live));
-        LS_TRY(ls_text_table_add(table, "%" PRIu64, rank->gradient_slots));
+        if (!net) {
+            LS_TRY(ls_text_table_add(table, "%zu", rank->layers));
+            LS_TRY(ls_text_table_add(table, "%d", rank->live));
+            LS_TRY(ls_text_table_add(table, "%" PRIu64, rank->gradient_slots));
+        }
         for (int c = 0; c < LS_MEM_CATEGORIES; c++)
             LS_TRY(ls_text_table_add(table, "%s%s",
                                      limits[c] != NULL && rank->bytes[c] > 0 ? limits[c] : "",
                                      ls_number_text(rank->bytes[c], text)));
         LS_TRY(ls_text_table_add(table, ">= %s", ls_number_text(rank->at_once, text)));
     }
-    if (p->plan->config.kind == LS_MODEL_NET)
+    if (net)
         fputs("\nPeak bytes of each rank:\n", file);
     else
         fputs(

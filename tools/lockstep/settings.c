@@ -178,6 +178,19 @@ static bool is_asked_for_help(int argc, const char *const *argv)
     return false;
 }
 
+/* Behind the help of one kind of model, where that of the other stands. */
+static void print_other_kind(const settings *s, const command_spec *command)
+{
+    if (s->only == OF_NETS)
+        printf("\nTransformers have other options, --tp, --pp and --text among them:\n"
+               "lockstep %s --model gpt2-nano --help\n",
+               command->name);
+    else
+        printf("\nConvolutional networks have other options, --spatial, --channel and --images "
+               "among them:\nlockstep %s --model alexnet-nano --help\n",
+               command->name);
+}
+
 ls_status settings_read(settings *s, const command_spec *command, int argc, const char *const *argv,
                         bool *ret_helped)
 {
@@ -213,6 +226,7 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
         printf("lockstep %s%s - %s\n\n", command->name, words != NULL ? " DIR" : "",
                command->summary);
         ls_options_help(stdout, s->options, s->n_options);
+        print_other_kind(s, command);
         goto exit;
     }
     if (s->run.load != NULL && !given(s, "model")) {

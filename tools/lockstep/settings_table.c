@@ -30,6 +30,11 @@ static const char layouts_of_nets[] =
     "instead of one layout: several, as they are printed, with semicolons between: \"channel 2; dp "
     "2 x spatial 2x1, overlap, layer 8 4x1x1x1\"";
 
+static const char load_of_transformers[] =
+    "safetensors to begin from: saved in any layout, or weights under the names of Hugging Face's "
+    "GPT-2, Llama or BERT, of Meta's Llama or of Megatron-LM; one file, its index or its folder";
+static const char load_of_nets[] = "safetensors to begin from, saved in any layout";
+
 static void add(settings *s, const command_spec *command, int marks, ls_option option)
 {
     const int kinds = marks & (OF_TRANSFORMERS | OF_NETS);
@@ -175,10 +180,7 @@ void settings_make_table(settings *s, const command_spec *command)
         ls_option_flag("gathered-loss", &run->gathered_loss,
                        "gathers the logits instead of the vocabulary-parallel loss"));
     ADD(FOR_ALL,
-        ls_option_string("load", &run->load, "FILE",
-                         "safetensors to begin from: saved in any layout, or weights under "
-                         "the names of Hugging Face's GPT-2, Llama or BERT, of Meta's Llama "
-                         "or of Megatron-LM; one file, its index or its folder"));
+        ls_option_string("load", &run->load, "FILE", net ? load_of_nets : load_of_transformers));
     ADD(FOR_TRAIN, ls_option_string("save", &run->save, "FILE", "safetensors to write at the end"));
     ADD(FOR_TRAIN | OF_TRANSFORMERS,
         ls_option_string("names", &s->names, "WHOSE",
@@ -209,7 +211,8 @@ void settings_make_table(settings *s, const command_spec *command)
                                  "every call that crosses ranks, a file each"));
     ADD(FOR_DUMP, ls_option_flag("trace", &s->calls,
                                  "also every call of a collective and every message, a line each"));
-    ADD(FOR_PLAN, ls_option_string("draw", &s->draw, "FILE.svg", "draws the schedule"));
+    ADD(FOR_PLAN | OF_TRANSFORMERS,
+        ls_option_string("draw", &s->draw, "FILE.svg", "draws the schedule"));
     ADD(FOR_RUN, ls_option_string("report", &s->report, "DIR", "writes DIR/index.html"));
     ADD(FOR_ALL, ls_option_flag("json", &s->json,
                                 "one JSON object on standard output, words on standard error"));
