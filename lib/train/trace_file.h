@@ -2,8 +2,9 @@
  *
  * The file is one JSON object in Chrome's trace format: "traceEvents" are complete events (ph "X")
  * with times in microseconds for the eye, a process per pipeline rank (of a network: per replica)
- * and a thread per rank, and arrows for messages. What is exact stands in each event's "args": whole nanoseconds, CPU time,
- * task, call, group, numbers, bytes. What the run was stands in "otherData". */
+ * and a thread per rank, and arrows for messages. What is exact stands in each event's "args":
+ * whole nanoseconds, CPU time, task, call, group, numbers, bytes. What the run was stands in
+ * "otherData". */
 #ifndef LS_TRAIN_TRACE_FILE_H
 #define LS_TRAIN_TRACE_FILE_H
 
@@ -18,8 +19,8 @@ typedef struct ls_trace_facts {
     int pp, micro_batches, virtual_stages;
     bool net;                       /* a convolutional network, in these degrees */
     int dp, down, across, channels; /* else 0 */
-    uint64_t steps;          /* in the trace */
-    uint64_t wall_ns;        /* of all steps, as the clock on the wall had it */
+    uint64_t steps;                 /* in the trace */
+    uint64_t wall_ns;               /* of all steps, as the clock on the wall had it */
     uint64_t serial_step_ns; /* CPU time that a step takes the serial baseline; 0: not known */
 } ls_trace_facts;
 
