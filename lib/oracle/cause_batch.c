@@ -41,6 +41,11 @@ static void add_layout(ls_batch_cut cuts[LS_CUTS], size_t *count, size_t B, cons
     add_cut(cuts, count, B, dp, 1, "data-parallel rank");
 }
 
+const char *ls_search_elements(const ls_search *search)
+{
+    return search->config->kind == LS_MODEL_NET ? "images" : "sequences";
+}
+
 size_t ls_search_cuts(const ls_search *search, ls_batch_cut cuts[LS_CUTS])
 {
     size_t count = 0;
@@ -48,8 +53,10 @@ size_t ls_search_cuts(const ls_search *search, ls_batch_cut cuts[LS_CUTS])
     const ls_case *of = search->of;
     if (of->whole && of->whole->has_layout) add_layout(cuts, &count, B, &of->whole->layout);
     if (of->golden) add_layout(cuts, &count, B, &of->golden->run.layout);
-    for (size_t n = 2; n <= 8 && n <= B; n++) add_cut(cuts, &count, B, n, 1, "run of sequences");
-    add_cut(cuts, &count, B, B, 1, "sequence");
+    const bool net = search->config->kind == LS_MODEL_NET;
+    const char *run = net ? "run of images" : "run of sequences";
+    for (size_t n = 2; n <= 8 && n <= B; n++) add_cut(cuts, &count, B, n, 1, run);
+    add_cut(cuts, &count, B, B, 1, net ? "image" : "sequence");
     return count;
 }
 
@@ -140,8 +147,8 @@ static ls_status try_means(ls_search *search, const ls_batch_cut *cut)
                              : own               ? (double)targets_in(search, 0, B) / (double)n
                                                  : 1;
             snprintf(text, sizeof text,
-                     "candidate is of sequences %zu to %zu of %zu alone (%s %zu of %zu)%s", from,
-                     to - 1, B, cut->name, m, cut->count,
+                     "candidate is of %s %zu to %zu of %zu alone (%s %zu of %zu)%s",
+                     ls_search_elements(search), from, to - 1, B, cut->name, m, cut->count,
                      own ? ", divided by their own targets" : "");
             LS_TRY(try_weights(search, LS_CAUSE_NOT_REDUCED, weights, text));
         }

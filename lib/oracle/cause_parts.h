@@ -124,6 +124,9 @@ typedef struct ls_batch_cut {
 
 enum { LS_CUTS = 24 };
 
+/* What a batch is made of: "sequences", of a network "images". */
+const char *ls_search_elements(const ls_search *search);
+
 /* Those of the golden and the candidate's layouts first, then equal ones. Returns how many. */
 size_t ls_search_cuts(const ls_search *search, ls_batch_cut cuts[LS_CUTS]);
 

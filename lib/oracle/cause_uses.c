@@ -154,10 +154,10 @@ static ls_status explain_run(uses *u, ls_search *search)
                 !partial[use] || (i >= from && i < to) ? 1 : 0;
     const int length = snprintf(
         text, sizeof text,
-        "candidate%s is of sequences %zu to %zu of %zu "
+        "candidate%s is of %s %zu to %zu of %zu "
         "alone",
         parts < u->count ? partial[0] ? "'s part from the input" : "'s part from the head" : "",
-        from, to - 1, u->each);
+        ls_search_elements(search), from, to - 1, u->each);
     if (*name)
         snprintf(text + length, sizeof text - (size_t)length, " (%s %zu of %zu)", name, number, of);
     LS_TRY(ls_parts_propose(&u->parts, search,
@@ -192,7 +192,7 @@ static ls_status explain_counts(uses *u, ls_search *search)
     ls_status status = LS_OK;
     char text[LS_EVIDENCE], number[16];
     bool missing = false, other = false, any = false;
-    int length = snprintf(text, sizeof text, "sequences count");
+    int length = snprintf(text, sizeof text, "%s count", ls_search_elements(search));
     if (u->each < 2) goto exit;
     for (size_t p = 0; p < u->parts.count; p++) {
         const ls_part *part = &u->parts.part[p];

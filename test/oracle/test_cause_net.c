@@ -135,7 +135,7 @@ START_TEST(weight_gradient_of_a_part)
         const char *text;
     } rows[] = {
         {0, 5, 1, 0, 1, LS_CAUSE_NONE, ""},
-        {0, 3, 1, 0, 1, LS_CAUSE_WEIGHT_GRADIENT, "sequences 0 to 2"},
+        {0, 3, 1, 0, 1, LS_CAUSE_WEIGHT_GRADIENT, "images 0 to 2"},
         {3, 5, 1, 0, 1, LS_CAUSE_WEIGHT_GRADIENT, ""},
         {0, 5, 2, 1, 1, LS_CAUSE_WEIGHT_GRADIENT, "part 1 of 2"},
         {0, 5, 4, 2, 1, LS_CAUSE_WEIGHT_GRADIENT, "part 2 of 4"},
