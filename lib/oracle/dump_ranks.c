@@ -15,9 +15,10 @@
 typedef struct piece {
     char name[LS_TENSOR_NAME];
     ls_crossing crossing;
-    size_t lo, hi, leaves; /* of a part of a sum */
-    int part;              /* number among those that cross ranks so and have this name */
-    size_t events;         /* that the rank's trace had by then */
+    size_t lo, hi, leaves, rows, columns; /* of a part of a sum */
+    int part;       /* number among those that cross ranks so and have this name */
+    size_t events;  /* that the rank's trace had by then */
+    size_t skipped; /* calls between those and the one that it belongs to */
     int n_dims;
     ls_view_run dims[LS_VIEW_DIMS];
     ls_dtype dtype;
@@ -110,6 +111,9 @@ ls_status ls_dump_ranks_take(dump *d, const ls_rank *who, const ls_view *view)
     p->lo = view->lo;
     p->hi = view->hi;
     p->leaves = view->leaves;
+    p->rows = view->rows;
+    p->columns = view->columns;
+    p->skipped = view->skipped;
     p->events = ls_trace_length(who);
     const size_t rows = rows_of(p, &length), width = ls_dtype_bytes(p->dtype);
     LS_TRY(ls_dump_spool_append(d->ranks->spool, view->values, rows, length * width,
@@ -209,16 +213,18 @@ static bool goes_in(ls_crossing crossing)
            crossing == LS_CROSSING_SENT;
 }
 
-/* The first call after a piece that goes in; the last one before a piece that came out. Of a
- * message each way at once the one that came is the last that is no sending. */
+/* The first call after a piece that goes in; the last one before a piece that came out; or the
+ * first and last but `skipped`. Of a message each way at once the one that came is the last that is
+ * no sending. */
 static const ls_event *call_of(const piece *p, const ls_event *events, size_t n)
 {
+    size_t skipped = p->skipped;
     if (goes_in(p->crossing)) {
         for (size_t i = p->events; i < n; i++)
-            if (is_call(&events[i])) return &events[i];
+            if (is_call(&events[i]) && skipped-- == 0) return &events[i];
     } else {
         for (size_t i = p->events; i-- > 0;)
-            if (is_call(&events[i])) return &events[i];
+            if (is_call(&events[i]) && skipped-- == 0) return &events[i];
     }
     return NULL;
 }
@@ -317,7 +323,9 @@ static ls_status declare(const held *tensor, ls_safetensors_writer *writer)
     }
     if (p->crossing == LS_CROSSING_PARTIAL) {
         snprintf(key, sizeof key, "node:%s", tensor->name);
-        snprintf(text, sizeof text, "%zu %zu %zu", p->lo, p->hi, p->leaves);
+        used = snprintf(text, sizeof text, "%zu %zu %zu", p->lo, p->hi, p->leaves);
+        if (p->rows > 0)
+            snprintf(text + used, sizeof text - (size_t)used, " %zu %zu", p->rows, p->columns);
         LS_TRY(ls_safetensors_add_metadata(writer, key, text));
     }
 exit:

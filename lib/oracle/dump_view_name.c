@@ -20,9 +20,10 @@ static int own_micro_batch(const dump *d, int rank, size_t sequence)
 }
 
 /* What crosses ranks may be no tensor of the model's. */
-static void name_other(const ls_view *view, char rest[LS_TENSOR_NAME])
+static void name_other(const dump *d, const ls_view *view, char rest[LS_TENSOR_NAME])
 {
-    char layer[32] = "";
+    const ls_config *config = &d->run.config;
+    char layer[LS_TENSOR_NAME / 2] = "";
     switch (view->kind) {
     case LS_VIEW_SEQUENCE_GRADIENT:
         snprintf(rest, LS_TENSOR_NAME, "grad.%s", view->name);
@@ -37,7 +38,10 @@ static void name_other(const ls_view *view, char rest[LS_TENSOR_NAME])
         snprintf(rest, LS_TENSOR_NAME, "squares");
         break;
     default:
-        if (view->layer >= 0) snprintf(layer, sizeof layer, "layers.%d.", view->layer);
+        if (view->layer >= 0 && config->kind == LS_MODEL_NET)
+            snprintf(layer, sizeof layer, "%s.", config->net.layers[view->layer].name);
+        else if (view->layer >= 0)
+            snprintf(layer, sizeof layer, "layers.%d.", view->layer);
         snprintf(rest, LS_TENSOR_NAME, "%s%s%s", view->gradient ? "d." : "", layer,
                  ls_point_name(view->point));
         break;
@@ -54,7 +58,7 @@ void ls_dump_name_view(const dump *d, int rank, const ls_view *view, char name[L
     if (node >= 0)
         snprintf(rest, sizeof rest, "%s", d->graph->nodes[node].name);
     else
-        name_other(view, rest);
+        name_other(d, view, rest);
     ls_tensor_name_write(name, view->step,
                          of_sequences ? own_micro_batch(d, rank, view->dims[0].first) : -1, rest);
 }

@@ -174,8 +174,9 @@ int ls_graph_find_view(const ls_graph *graph, const ls_view *view)
 
 ls_view ls_graph_shape_view(const ls_graph *graph, const ls_view *view)
 {
-    ls_view shaped = *view;
-    const int place = ls_graph_find_view(graph, view);
+    ls_view shaped = *view, whole = *view;
+    whole.crossing = LS_CROSSING_NONE; /* what it is a part of */
+    const int place = ls_graph_find_view(graph, &whole);
     const ls_graph_node *node = place < 0 ? NULL : &graph->nodes[place];
     if (!node || node->n_dims <= view->n_dims || view->n_dims != 2) return shaped;
     size_t columns = 1;

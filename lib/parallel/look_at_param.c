@@ -14,6 +14,8 @@ static ls_view view_of(ls_param_look look, int param)
                      .lo = look.lo,
                      .hi = look.hi,
                      .leaves = look.leaves,
+                     .rows = look.rows,
+                     .columns = look.columns,
                      .dtype = look.dtype};
 }
 

@@ -15,7 +15,7 @@ typedef struct ls_param_look {
     uint32_t step;
     ls_dtype dtype;
     ls_crossing crossing;
-    size_t lo, hi, leaves; /* LS_CROSSING_PARTIAL */
+    size_t lo, hi, leaves, rows, columns; /* LS_CROSSING_PARTIAL */
 } ls_param_look;
 
 /* values: the shard as ls_param_shard_shape says. Of its elements those of the logical tensor are

@@ -78,10 +78,33 @@ static size_t values_of(const ls_net_layer_state *l)
     return ls_faulty(LS_FAULT_LOCAL_STATISTICS) ? own_values(l) : n->count;
 }
 
+/* The channels of this rank. */
+static ls_view_run channels_of(const ls_net_layer_state *l)
+{
+    const size_t granule = l->shape->axis.granule;
+    return (ls_view_run){l->shape->channels, l->granules.first * granule,
+                         l->granules.count * granule};
+}
+
+/* What goes into a sum, or what came out. point: of forward's two; LS_POINTS: gradients. */
+static ls_status look_at_sum(const ls_sharded_net *net, const ls_net_layer_state *l, ls_point point,
+                             const ls_real *values, bool part)
+{
+    ls_status status = LS_OK;
+    const norm *n = l->lasting;
+    if (net->setup.tap == NULL) return LS_OK;
+    const ls_view view = {.point = point, .n_dims = 1, .dims = {channels_of(l)}};
+    if (point != LS_POINTS) return ls_net_show_pixel_sum(net, l, false, &view, values, part);
+    LS_TRY(ls_net_show_gradient(net, l, n->scale, values, 2 * n->C, part));
+    LS_TRY(ls_net_show_gradient(net, l, n->shift, values + n->C, 2 * n->C, part));
+exit:
+    return status;
+}
+
 /* sum: count values, the same on every member. */
 static ls_status sum_over_batch(const ls_sharded_net *net, const ls_net_layer_state *l,
-                                ls_real *sum, size_t count, ls_net_leaf_value *value,
-                                const leaf_terms *terms)
+                                ls_point point, ls_real *sum, size_t count,
+                                ls_net_leaf_value *value, const leaf_terms *terms)
 {
     ls_status status = LS_OK;
     const norm *n = l->lasting;
@@ -89,6 +112,7 @@ static ls_status sum_over_batch(const ls_sharded_net *net, const ls_net_layer_st
     ls_real *nodes = NULL;
     LS_TRY(ls_arena_alloc(net->handed, n->leaves->n_nodes * count, sizeof *nodes, (void *)&nodes));
     LS_TRY(ls_net_leaf_sums(nodes, count, n->leaves, value, terms, net->temporary));
+    LS_TRY(look_at_sum(net, l, point, nodes, true));
     if (ls_faulty(LS_FAULT_LOCAL_STATISTICS))
         ls_fault_own_sum(sum, nodes, n->leaves->n_nodes, count);
     else if (ls_faulty(LS_FAULT_AVERAGED_STATISTICS) && !terms->dy)
@@ -97,6 +121,7 @@ static ls_status sum_over_batch(const ls_sharded_net *net, const ls_net_layer_st
     else
         LS_TRY(
             ls_all_reduce_plan(l->sums->members, sum, nodes, count, LS_REAL_DTYPE, l->sums->plan));
+    LS_TRY(look_at_sum(net, l, point, sum, false));
 exit:
     ls_arena_release(net->handed, mark);
     return status;
@@ -133,9 +158,9 @@ static ls_status take_statistics(const ls_sharded_net *net, const ls_net_layer_s
     ls_status status = LS_OK;
     const norm *n = l->lasting;
     LS_TRY(ls_batch_norm_check(l->layer->name, n->count));
-    LS_TRY(sum_over_batch(net, l, s->mean, n->C, sum_leaf, terms));
+    LS_TRY(sum_over_batch(net, l, LS_POINT_BATCH_SUM, s->mean, n->C, sum_leaf, terms));
     ls_batch_norm_mean(s->mean, s->mean, values_of(l), n->C);
-    LS_TRY(sum_over_batch(net, l, s->squares, n->C, squares_leaf, terms));
+    LS_TRY(sum_over_batch(net, l, LS_POINT_BATCH_SQUARES, s->squares, n->C, squares_leaf, terms));
     ls_batch_norm_rstd(s->rstd, s->squares, values_of(l), l->layer->eps, n->C);
 exit:
     return status;
@@ -144,9 +169,7 @@ exit:
 static ls_status show(const ls_sharded_net *net, const ls_net_layer_state *l, const statistics *s)
 {
     ls_status status = LS_OK;
-    const size_t granule = l->shape->axis.granule;
-    const ls_view_run run = {l->shape->channels, l->granules.first * granule,
-                             l->granules.count * granule};
+    const ls_view_run run = channels_of(l);
     LS_TRY(ls_net_show_row(net, l->number, LS_POINT_BATCH_MEAN, run, s->mean));
     LS_TRY(ls_net_show_row(net, l->number, LS_POINT_BATCH_RSTD, run, s->rstd));
 exit:
@@ -206,7 +229,7 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     const leaf_terms terms = {in->x,  l->dy, s->mean, s->rstd, ls_net_layout_of(&in->reads),
                               layout, C};
     LS_TRY(ls_arena_alloc(net->temporary, 2 * C, sizeof *gradients, (void *)&gradients));
-    LS_TRY(sum_over_batch(net, l, gradients, 2 * C, gradient_leaf, &terms));
+    LS_TRY(sum_over_batch(net, l, LS_POINTS, gradients, 2 * C, gradient_leaf, &terms));
     memcpy(n->scale->grad[0], gradients, C * sizeof *gradients);
     memcpy(n->shift->grad[0], gradients + C, C * sizeof *gradients);
     if (dx[0] == NULL) goto exit;

@@ -275,7 +275,7 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     if (dx[0] != NULL && l->dy_halo.needed) {
         LS_TRY(ls_arena_alloc(net->temporary, ls_image_box_count(&l->read_by), sizeof *halo,
                               (void *)&halo));
-        LS_TRY(ls_net_show_sent(net, &l->dy_halo, &l->own, l->dy));
+        LS_TRY(ls_net_show_sent(net, &l->dy_halo, LS_POINT_OUTPUT, &l->own, l->dy, LS_REAL_DTYPE));
         LS_TRY(ls_net_begin(net, &l->dy_halo, &l->own, l->dy, &l->read_by, halo, LS_REAL_DTYPE,
                             &exchange));
         dy = halo;
@@ -284,7 +284,9 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     LS_TRY(backward_parameters(net, l));
     LS_TRY(ls_exchange_end(&exchange));
     if (ls_faulty_any() && halo != NULL) LS_TRY(ls_fault_dy_halo(halo, &l->read_by, l->own.area));
-    if (halo) LS_TRY(ls_net_show_received(net, &l->dy_halo, &l->read_by, halo));
+    if (halo)
+        LS_TRY(ls_net_show_received(net, &l->dy_halo, LS_POINT_OUTPUT, &l->read_by, halo,
+                                    LS_REAL_DTYPE));
     if (dx[0] != NULL) LS_TRY(backward_input(net, l, dx[0], dy));
 exit:
     ls_exchange_withdraw(&exchange);

@@ -14,6 +14,7 @@ typedef struct pooling {
     ls_net_leaves *leaves;   /* of this member's part of an image, the same in all images */
     size_t images, channels; /* also of a member that has no pixels                       */
     size_t pixels;           /* of an image */
+    ls_view sum;             /* what the members make */
 } pooling;
 
 static ls_status create(ls_sharded_net *net, ls_net_layer_state *l)
@@ -22,8 +23,15 @@ static ls_status create(ls_sharded_net *net, ls_net_layer_state *l)
     const ls_net_shape *in = l->input[0].shape;
     pooling *p = NULL;
     LS_TRY(ls_arena_zalloc(net->lasting, 1, sizeof *p, (void *)&p));
-    p->images = ls_share_of(net->setup.batch, (size_t)l->grid.samples, (size_t)l->at.sample).count;
-    p->channels = l->granules.count * l->shape->axis.granule;
+    const ls_share images =
+        ls_share_of(net->setup.batch, (size_t)l->grid.samples, (size_t)l->at.sample);
+    const size_t granule = l->shape->axis.granule;
+    p->images = images.count;
+    p->channels = l->granules.count * granule;
+    p->sum = (ls_view){.point = LS_POINT_PIXEL_SUM,
+                       .n_dims = 2,
+                       .dims = {{net->setup.batch, images.first, images.count},
+                                {in->channels, l->granules.first * granule, p->channels}}};
     p->pixels = in->height * in->width;
     LS_TRY(ls_net_leaves_create(&p->leaves, net->lasting, &l->sums->image_pixels,
                                 l->sums->image_nodes, l->sums->n_image_nodes, 0, in->height,
@@ -62,8 +70,10 @@ static ls_status forward(ls_sharded_net *net, ls_net_layer_state *l, ls_rectangl
     LS_TRY(ls_arena_alloc(net->handed, p->leaves->n_nodes * count, sizeof *nodes, (void *)&nodes));
     LS_TRY(ls_arena_alloc(net->temporary, count, sizeof *sum, (void *)&sum));
     LS_TRY(ls_net_leaf_sums(nodes, count, p->leaves, sum_leaf, &b, net->temporary));
+    LS_TRY(ls_net_show_pixel_sum(net, l, true, &p->sum, nodes, true));
     LS_TRY(ls_all_reduce_plan(l->sums->image_members, sum, nodes, count, LS_REAL_DTYPE,
                               l->sums->image_plan));
+    LS_TRY(ls_net_show_pixel_sum(net, l, true, &p->sum, sum, false));
     if (ls_image_box_is_empty(&l->own)) goto exit; /* another member has the pixel */
     ls_batch_norm_mean(l->y, sum, p->pixels, count);
 exit:

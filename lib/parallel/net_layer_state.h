@@ -154,10 +154,11 @@ ls_status ls_net_begin(ls_sharded_net *net, const ls_net_route *route, const ls_
 ls_status ls_net_dy_halo(ls_sharded_net *net, ls_net_layer_state *l,
                          const ls_real **ret_dy) LS_MUST_USE;
 
-/* The same of anything else that lies as l->dy, of whatever dtype: max pooling sends its places. */
+/* The same of anything else that lies as l->dy, of whatever dtype: max pooling sends its places.
+ * point: what it is to whoever looks on. */
 #define ls_net_halo_of LS_TYPED(ls_net_halo_of)
-ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, const void *values,
-                         ls_dtype dtype, const void **ret_values) LS_MUST_USE;
+ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, ls_point point,
+                         const void *values, ls_dtype dtype, const void **ret_values) LS_MUST_USE;
 
 /* The slot of a parameter of layer l, of which the rank holds l->granules, with a gradient if it is
  * trained. LS_ERR_INPUT when the store holds something else. */
@@ -183,19 +184,46 @@ ls_status ls_net_show_block(const ls_sharded_net *net, size_t number, bool gradi
 ls_status ls_net_show_sum(const ls_sharded_net *net, size_t number, const ls_image_box *box,
                           ls_node node, size_t leaves, const ls_real *values) LS_MUST_USE;
 
-/* The pieces of the block `owned` that go along a route, and the block `wanted` when some of it
- * came from others. */
+/* The messages of an exchange along a route: before ls_net_begin the pieces of the block `owned`
+ * that go to others, after ls_exchange_end those of the block `wanted` that others sent. */
 #define ls_net_show_sent LS_TYPED(ls_net_show_sent)
-ls_status ls_net_show_sent(const ls_sharded_net *net, const ls_net_route *route,
-                           const ls_image_box *owned, const ls_real *values) LS_MUST_USE;
+ls_status ls_net_show_sent(const ls_sharded_net *net, const ls_net_route *route, ls_point point,
+                           const ls_image_box *owned, const void *values,
+                           ls_dtype dtype) LS_MUST_USE;
 #define ls_net_show_received LS_TYPED(ls_net_show_received)
-ls_status ls_net_show_received(const ls_sharded_net *net, const ls_net_route *route,
-                               const ls_image_box *wanted, const ls_real *values) LS_MUST_USE;
+ls_status ls_net_show_received(const ls_sharded_net *net, const ls_net_route *route, ls_point point,
+                               const ls_image_box *wanted, const void *values,
+                               ls_dtype dtype) LS_MUST_USE;
 
 /* Shows a row of a point of layer `number`: per channel, per image. */
 #define ls_net_show_row LS_TYPED(ls_net_show_row)
 ls_status ls_net_show_row(const ls_sharded_net *net, size_t number, ls_point point, ls_view_run run,
                           const ls_real *values) LS_MUST_USE;
+
+/* What goes into a sum over images and pixels along l->sums, a value for each of its nodes
+ * (`part`), or what came out of it: the gradient of a parameter, `stride` elements from node to
+ * node; a point of layer l, whose dimensions `view` has, inside_images: along the tree of one
+ * image. Nothing when one rank has all. */
+#define ls_net_show_gradient LS_TYPED(ls_net_show_gradient)
+ls_status ls_net_show_gradient(const ls_sharded_net *net, const ls_net_layer_state *l,
+                               const ls_slot *slot, const ls_real *values, size_t stride,
+                               bool part) LS_MUST_USE;
+#define ls_net_show_pixel_sum LS_TYPED(ls_net_show_pixel_sum)
+ls_status ls_net_show_pixel_sum(const ls_sharded_net *net, const ls_net_layer_state *l,
+                                bool inside_images, const ls_view *view, const ls_real *values,
+                                bool part) LS_MUST_USE;
+
+/* That a view is a part, this node of a sum. Images of one granule need no tree of their own. */
+static inline void ls_net_fill_node(ls_view *view, const ls_pixel_tree *pixels, ls_node node)
+{
+    const bool cut = pixels->rows * pixels->columns > 1;
+    view->crossing = LS_CROSSING_PARTIAL;
+    view->lo = node.lo;
+    view->hi = node.hi;
+    view->leaves = pixels->images * pixels->rows * pixels->columns;
+    view->rows = cut ? pixels->rows : 0;
+    view->columns = cut ? pixels->columns : 0;
+}
 
 /* The layout of a block for the kernels: what it covers, and the stride from image to image. */
 static inline ls_image_layout ls_net_layout_of(const ls_image_box *box)

@@ -33,7 +33,7 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     const void *place = NULL;
     if (dx[0] == NULL) goto exit;
     LS_TRY(ls_net_dy_halo(net, l, &dy));
-    LS_TRY(ls_net_halo_of(net, l, l->kept, LS_I32, &place));
+    LS_TRY(ls_net_halo_of(net, l, LS_POINT_PLACES, l->kept, LS_I32, &place));
     ls_max_pool_backward(&window, takes->images.count, takes->channels.count, dx[0],
                          ls_net_layout_of(takes), takes->area, dy, place,
                          ls_net_layout_of(&l->read_by));

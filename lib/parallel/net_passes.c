@@ -21,8 +21,8 @@ ls_status ls_net_begin(ls_sharded_net *net, const ls_net_route *route, const ls_
                                 owned, from, wanted, to, dtype, ret_exchange);
 }
 
-ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, const void *values,
-                         ls_dtype dtype, const void **ret_values)
+ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, ls_point point,
+                         const void *values, ls_dtype dtype, const void **ret_values)
 {
     ls_status status = LS_OK;
     ls_exchange *exchange = NULL;
@@ -31,10 +31,12 @@ ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, const void 
     if (!l->dy_halo.needed) goto exit;
     LS_TRY(ls_arena_alloc(net->temporary, ls_image_box_count(&l->read_by), ls_dtype_bytes(dtype),
                           (void *)&halo));
+    LS_TRY(ls_net_show_sent(net, &l->dy_halo, point, &l->own, values, dtype));
     LS_TRY(ls_net_begin(net, &l->dy_halo, &l->own, values, &l->read_by, halo, dtype, &exchange));
     LS_TRY(ls_exchange_end(&exchange));
     if (ls_faulty_any() && dtype == LS_REAL_DTYPE && ls_net_has_window(l->layer->kind))
         LS_TRY(ls_fault_dy_halo(halo, &l->read_by, l->own.area));
+    LS_TRY(ls_net_show_received(net, &l->dy_halo, point, &l->read_by, halo, dtype));
     *ret_values = halo;
 exit:
     ls_exchange_withdraw(&exchange);
@@ -45,9 +47,7 @@ ls_status ls_net_dy_halo(ls_sharded_net *net, ls_net_layer_state *l, const ls_re
 {
     ls_status status = LS_OK;
     const void *dy = NULL;
-    if (l->dy_halo.needed) LS_TRY(ls_net_show_sent(net, &l->dy_halo, &l->own, l->dy));
-    LS_TRY(ls_net_halo_of(net, l, l->dy, LS_REAL_DTYPE, &dy));
-    if (l->dy_halo.needed) LS_TRY(ls_net_show_received(net, &l->dy_halo, &l->read_by, dy));
+    LS_TRY(ls_net_halo_of(net, l, LS_POINT_OUTPUT, l->dy, LS_REAL_DTYPE, &dy));
     *ret_dy = dy;
 exit:
     return status;
@@ -125,13 +125,15 @@ static ls_status make_outputs(ls_sharded_net *net, ls_net_layer_state *l, ls_exc
             l->operations->forward(net, l, input->inner, net->layers[input->from].y, &input->has));
         n_rest = around(l->own.area, input->inner, rest);
     }
-    for (int i = 0; i < l->n_inputs; i++) LS_TRY(ls_exchange_end(&exchange[i]));
-    if (ls_faulty_halo() && input->arrive.needed && ls_net_has_window(l->layer->kind))
-        LS_TRY(ls_fault_halo((ls_real *)(uintptr_t)input->x, &input->reads, input->takes.area));
-    for (int i = 0; i < l->n_inputs; i++)
-        if (l->input[i].arrive.needed)
-            LS_TRY(
-                ls_net_show_received(net, &l->input[i].arrive, &l->input[i].reads, l->input[i].x));
+    for (int i = 0; i < l->n_inputs; i++) {
+        const ls_net_input *in = &l->input[i];
+        LS_TRY(ls_exchange_end(&exchange[i]));
+        if (!in->arrive.needed) continue;
+        if (ls_faulty_halo() && ls_net_has_window(l->layer->kind))
+            LS_TRY(ls_fault_halo((ls_real *)(uintptr_t)in->x, &in->reads, in->takes.area));
+        LS_TRY(ls_net_show_received(net, &in->arrive, LS_POINT_OUTPUT, &in->reads, in->x,
+                                    LS_REAL_DTYPE));
+    }
     for (size_t i = 0; i < n_rest; i++)
         LS_TRY(l->operations->forward(net, l, rest[i], input->x, &input->reads));
 exit:
@@ -156,7 +158,8 @@ static ls_status forward_layer(ls_sharded_net *net, ls_net_layer_state *l)
             ls_real *x = NULL;
             LS_TRY(take(net->kept, &input->reads, &x));
             label_exchange(net, l, input);
-            LS_TRY(ls_net_show_sent(net, &input->arrive, &input->has, from));
+            LS_TRY(ls_net_show_sent(net, &input->arrive, LS_POINT_OUTPUT, &input->has, from,
+                                    LS_REAL_DTYPE));
             LS_TRY(ls_net_begin(net, &input->arrive, &input->has, from, &input->reads, x,
                                 LS_REAL_DTYPE, &exchange[i]));
             input->x = x;
@@ -232,7 +235,8 @@ static ls_status backward_layer(ls_sharded_net *net, ls_net_layer_state *l)
         ls_net_input *input = &l->input[i];
         if (dx[i] == NULL || !input->leave.needed) continue;
         label_exchange(net, l, input);
-        LS_TRY(ls_net_show_sent(net, &input->leave, &input->takes, dx[i]));
+        LS_TRY(ls_net_show_sent(net, &input->leave, LS_POINT_OUTPUT, &input->takes, dx[i],
+                                LS_REAL_DTYPE));
         LS_TRY(ls_net_begin(net, &input->leave, &input->takes, dx[i], &input->has, input->dx,
                             LS_REAL_DTYPE, &exchange[i]));
     }
@@ -240,7 +244,8 @@ static ls_status backward_layer(ls_sharded_net *net, ls_net_layer_state *l)
         ls_net_input *input = &l->input[i];
         LS_TRY(ls_exchange_end(&exchange[i]));
         if (dx[i] && input->leave.needed)
-            LS_TRY(ls_net_show_received(net, &input->leave, &input->has, input->dx));
+            LS_TRY(ls_net_show_received(net, &input->leave, LS_POINT_OUTPUT, &input->has, input->dx,
+                                        LS_REAL_DTYPE));
     }
 exit:
     for (int i = 0; i < 2; i++) ls_exchange_withdraw(&exchange[i]);

@@ -42,6 +42,11 @@ const char *ls_point_name(ls_point point)
         [LS_POINT_BATCH_MEAN] = "batch_mean",
         [LS_POINT_BATCH_RSTD] = "batch_rstd",
         [LS_POINT_IMAGE_LOSS] = "image_loss",
+        [LS_POINT_PLACES] = "places",
+        [LS_POINT_NORM_SUM] = "norm_sum",
+        [LS_POINT_BATCH_SUM] = "batch_sum",
+        [LS_POINT_BATCH_SQUARES] = "batch_squares",
+        [LS_POINT_PIXEL_SUM] = "pixel_sum",
     };
     return (unsigned)point < LS_POINTS ? names[point] : "no point";
 }

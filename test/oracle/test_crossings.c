@@ -17,36 +17,6 @@ static const struct scene scenes[] = {
 };
 enum { SCENES = sizeof scenes / sizeof scenes[0] };
 
-static bool is_reducing(const call *c)
-{
-    return strncmp(c->call, "all_reduce", 10) == 0 || strncmp(c->call, "reduce_scatter", 14) == 0;
-}
-
-/* Returns how many elements were compared. */
-static size_t expect_sums(const seen *s, const call *c)
-{
-    size_t compared = 0;
-    const json_t *out = names(c, "out");
-    static parts p;
-    for (size_t o = 0; o < json_array_size(out); o++) {
-        const block total =
-            block_of(s, c->rank, json_string_value(json_array_get(out, o)), "total");
-        const size_t bytes = ls_dtype_bytes(total.info->dtype);
-        const bool is_largest = strstr(total.base, "largest_logit") != NULL;
-        collect(s, c, total.base, "partial", &p);
-        ck_assert_msg(p.count > 0, "%s: nothing goes in", total.base);
-        for (size_t i = 0; i < total.info->elements; i++, compared++) {
-            const number sum =
-                is_largest ? largest(&p, &total, i) : tree(&p, 0, p.of[0].leaves, &total, i);
-            const number got = at(total.info, i);
-            if (memcmp(&sum, &got, bytes) != 0)
-                ck_abort_msg("rank %d, %s: element %zu is %a, its parts make %a", c->rank,
-                             total.base, i, (double)got.f32, (double)sum.f32);
-        }
-    }
-    return compared;
-}
-
 /* Every share stands at its place in what was gathered, and all of that is somebody's. */
 static void expect_gathered(const seen *s, const call *c)
 {
@@ -67,27 +37,6 @@ static void expect_gathered(const seen *s, const call *c)
         }
         ck_assert_msg(found == 1, "%s: element %zu is in %zu shares", all.base, i, found);
     }
-}
-
-static void expect_sent(const seen *s, const call *c)
-{
-    for (size_t i = s->of[c->peer]; i < s->of[c->peer + 1]; i++) {
-        const call *from = &s->calls[i];
-        if (from->peer != c->rank || from->number != c->number ||
-            strcmp(from->call, "send_begin") != 0)
-            continue;
-        const block got =
-            block_of(s, c->rank, json_string_value(json_array_get(names(c, "out"), 0)), "received");
-        const block sent =
-            block_of(s, c->peer, json_string_value(json_array_get(names(from, "in"), 0)), "sent");
-        ck_assert_str_eq(got.base, sent.base);
-        ck_assert_uint_eq(got.info->elements, sent.info->elements);
-        ck_assert_mem_eq(got.lo, sent.lo, sizeof got.lo);
-        ck_assert_mem_eq(got.info->data, sent.info->data,
-                         got.info->elements * ls_dtype_bytes(got.info->dtype));
-        return;
-    }
-    ck_abort_msg("rank %d receives from %d what it does not send", c->rank, c->peer);
 }
 
 /* What has no tensors: the end of a sending, and the comparison of batches by their digests. */

@@ -62,6 +62,12 @@ typedef enum ls_point {
     LS_POINT_BATCH_MEAN, /* of batch norm, per channel                                     */
     LS_POINT_BATCH_RSTD, /* 1 / sqrt(variance + eps)                                       */
     LS_POINT_IMAGE_LOSS, /* per image                                                      */
+    /* Of it, seen where they cross ranks alone: */
+    LS_POINT_PLACES,    /* of max pooling: where in the image each output's maximum stands; I32 */
+    LS_POINT_NORM_SUM,  /* of response norm: d of response_norm.h                            */
+    LS_POINT_BATCH_SUM, /* of batch norm, per channel: sum of what it read,                  */
+    LS_POINT_BATCH_SQUARES, /* of (that - mean)^2                                                */
+    LS_POINT_PIXEL_SUM,     /* of global pooling, per image and channel                          */
     LS_POINTS
 } ls_point;
 
@@ -89,7 +95,7 @@ typedef enum ls_view_kind {
 } ls_view_kind;
 
 /* Whether what is shown goes into a call that crosses ranks, the next of this rank's, or came out
- * of its last one.
+ * of its last one (`skipped`: the next or last but so many).
  *
  * With the points: PARTIAL and TOTAL of ATTENTION and MLP before the bias (row-first MLP: of UP
  * too), of EMBEDDING token rows alone, a leaf per rank; of gradients of KEY and VALUE heads that
@@ -98,7 +104,12 @@ typedef enum ls_view_kind {
  * gradients of what meets the vocabulary (FINAL_NORM, FEATURES). SHARE and GATHERED, with sequence
  * parallelism: NORM1, NORM2 and FINAL_NORM, again what blocks and heads read wherever the norms
  * stand, forward and once more backward; gradients of what they made. SENT and RECEIVED: LAYER,
- * from stage to stage. */
+ * from stage to stage.
+ *
+ * Of networks SENT and RECEIVED are OUTPUT, PLACES and NORM_SUM, a piece for each message: what a
+ * layer reads of another one's block, forward, and gradients, those that a layer reads of its own
+ * output and those that it gives back of what it read. PARTIAL and TOTAL: sums over channels of the
+ * gradient of an OUTPUT; all sums over images and pixels. */
 typedef enum ls_crossing {
     LS_CROSSING_NONE = 0,
     LS_CROSSING_PARTIAL,  /* handed into a reduction, node lo .. hi of its tree of `leaves` leaves;
@@ -106,7 +117,7 @@ typedef enum ls_crossing {
     LS_CROSSING_TOTAL,    /* what the reduction gave this rank                                 */
     LS_CROSSING_SHARE,    /* handed into a gather, or a broadcast's root's                     */
     LS_CROSSING_GATHERED, /* what that gave                                                    */
-    LS_CROSSING_SENT,     /* to another stage                                                  */
+    LS_CROSSING_SENT,     /* to another rank                                                   */
     LS_CROSSING_RECEIVED,
     LS_CROSSINGS
 } ls_crossing;
@@ -128,6 +139,10 @@ typedef struct ls_view {
     uint32_t step;
     ls_crossing crossing;
     size_t lo, hi, leaves; /* with LS_CROSSING_PARTIAL */
+    size_t rows, columns;  /* of granules that the tree cuts each image into (pixel_tree.h); 0:
+                              the tree is T of the leaves */
+    size_t skipped;        /* calls between this and the one it belongs to: several messages are one
+                              exchange */
     int n_dims;
     ls_view_run dims[LS_VIEW_DIMS]; /* of a point the first: sequences of the global batch */
     ls_dtype dtype;
