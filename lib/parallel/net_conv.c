@@ -263,6 +263,20 @@ exit:
     return status;
 }
 
+/* The neighbours' dy are there; NULL: they were before. */
+static ls_status end_halo(ls_sharded_net *net, const ls_net_layer_state *l, ls_exchange **exchange,
+                          ls_real *halo)
+{
+    ls_status status = LS_OK;
+    if (*exchange == NULL) return LS_OK;
+    LS_TRY(ls_exchange_end(exchange));
+    if (ls_faulty_any()) LS_TRY(ls_fault_dy_halo(halo, &l->read_by, l->own.area));
+    LS_TRY(
+        ls_net_show_received(net, &l->dy_halo, LS_POINT_OUTPUT, &l->read_by, halo, LS_REAL_DTYPE));
+exit:
+    return status;
+}
+
 /* With overlap the neighbours' dy come while the weight's gradient is made, which needs none of
  * them. */
 static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *const *dx)
@@ -280,13 +294,9 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
                             &exchange));
         dy = halo;
     }
-    if (!net->layout.overlap) LS_TRY(ls_exchange_end(&exchange));
+    if (!net->layout.overlap) LS_TRY(end_halo(net, l, &exchange, halo));
     LS_TRY(backward_parameters(net, l));
-    LS_TRY(ls_exchange_end(&exchange));
-    if (ls_faulty_any() && halo != NULL) LS_TRY(ls_fault_dy_halo(halo, &l->read_by, l->own.area));
-    if (halo)
-        LS_TRY(ls_net_show_received(net, &l->dy_halo, LS_POINT_OUTPUT, &l->read_by, halo,
-                                    LS_REAL_DTYPE));
+    LS_TRY(end_halo(net, l, &exchange, halo));
     if (dx[0] != NULL) LS_TRY(backward_input(net, l, dx[0], dy));
 exit:
     ls_exchange_withdraw(&exchange);

@@ -17,10 +17,10 @@ typedef struct net_run {
     ls_batch given[3];
 } net_run;
 
-static inline void net_run_begin(net_run *r, size_t number, size_t B, uint64_t steps)
+static inline void net_run_begin(net_run *r, size_t network, size_t B, uint64_t steps)
 {
     memset(r, 0, sizeof *r);
-    r->config = net_config(number);
+    r->config = net_config(network);
     ls_run_defaults(&r->run, &r->config);
     r->run.batch = B;
     r->run.steps = steps;

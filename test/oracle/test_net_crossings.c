@@ -19,13 +19,19 @@ static const struct net_scene scenes[] = {
     {0, 5, "dp 2 x spatial 2x1, overlap", true, false, false},
     {0, 4, "channel 2", true, true, true},
     {0, 5, "dp 2 x spatial 1x2 x channel 2", true, true, true},
-    {0, 3, "spatial 2x2, layer 2 4x1x1x1, layer 6 2x1x2x1", true, false, false},
+    {0, 3, "spatial 2x2, layer 3 4x1x1x1, layer 6 2x1x2x1", true, false, false},
     {1, 5, "dp 5", false, false, false},
     {1, 5, "dp 2 x spatial 2x1", true, false, false},
     {1, 4, "spatial 3x2, overlap", true, false, false},
     {3, 3, "spatial 2x1 x channel 2", true, true, false},
 };
 enum { SCENES = sizeof scenes / sizeof scenes[0] };
+
+/* Whether images or pixels of all layers lie on several ranks. */
+static bool batch_is_cut(const struct net_scene *scene)
+{
+    return strstr(scene->layout, "spatial") || strstr(scene->layout, "dp");
+}
 
 /* What has no tensors: the end of a sending, the comparison of images by their digests, and what a
  * rank does alone. */
@@ -85,8 +91,8 @@ static void every_call_has_its_tensors(const seen *s, const struct net_scene *sc
         }
     }
     ck_assert_uint_gt(sums, 0);
-    ck_assert_uint_gt(elements, 1000);
-    ck_assert_uint_gt(pixels, 0);
+    ck_assert_uint_gt(elements, 500);
+    ck_assert((pixels > 0) == batch_is_cut(scene));
     ck_assert((messages > 0) == scene->messages);
 }
 
@@ -145,13 +151,7 @@ static size_t expect_whole(const seen *s, const struct net_scene *scene)
     return found;
 }
 
-/* Whether images or pixels of all layers lie on several ranks. */
-static bool batch_is_cut(const struct net_scene *scene)
-{
-    return strstr(scene->layout, "spatial") || strstr(scene->layout, "dp");
-}
-
-/* Then every gradient of a parameter is a total. */
+/* Where images or pixels are cut every gradient of a parameter is a total. */
 static void every_gradient_is_summed(const seen *s, const struct net_scene *scene)
 {
     for (size_t n = 0; batch_is_cut(scene) && n < s->golden->graph->count; n++) {
