@@ -60,7 +60,7 @@ static void write_strategies(FILE *file, const ls_layout *layout, const ls_net *
         const ls_strategy *s = &layout->strategies[i];
         fputs(i > 0 ? ", " : "", file);
         ls_html_text(file, net->layers[s->layer].name);
-        fprintf(file, " %d x %d x %d x %d", s->grid.samples, s->grid.down, s->grid.across,
+        fprintf(file, " %dx%dx%dx%d", s->grid.samples, s->grid.down, s->grid.across,
                 s->grid.channels);
     }
     fputs(" (samples x down x across x channels)</td></tr>\n", file);

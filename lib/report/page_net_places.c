@@ -18,15 +18,15 @@ static void write_layer(FILE *file, const ls_net_layer *layer, const ls_net_shap
 {
     fputs("<tr><td>", file);
     ls_html_text(file, layer->name);
-    fprintf(file, "</td><td>%s</td><td class=\"n\">%zu x %zu x %zu</td>",
-            ls_net_kind_name(layer->kind), shape->channels, shape->height, shape->width);
-    fprintf(file, "<td class=\"n%s\">%d x %d x %d x %d</td>",
+    fprintf(file, "</td><td>%s</td><td class=\"n\">%zux%zux%zu</td>", ls_net_kind_name(layer->kind),
+            shape->channels, shape->height, shape->width);
+    fprintf(file, "<td class=\"n%s\">%dx%dx%dx%d</td>",
             ls_layer_grid_equal(from, grid) ? "" : " other", grid.samples, grid.down, grid.across,
             grid.channels);
     if (traffic != NULL) {
         write_bytes(file, traffic->forward.bytes);
         fprintf(file, "<td>%s</td>",
-                traffic->forward.bytes > 0 ? ls_net_exchange_purpose(layer, from, grid) : "-");
+                traffic->forward.bytes > 0 ? ls_net_exchange_purpose(layer, from, grid) : "");
         write_bytes(file, traffic->forward.most);
         write_bytes(file, traffic->halo_formula);
         write_bytes(file, traffic->backward.bytes);

@@ -1,5 +1,5 @@
 /* Parts of a traced task: layers of a network, and what their messages are for. */
-#include "comm_test.h"
+#include "comm/comm_test.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/comm/trace.h"
 

@@ -245,7 +245,7 @@ START_TEST(layers_of_a_network)
     char *text = page_of(report);
     ck_assert_ptr_nonnull(
         strstr(text, "data parallel 2, spatial 2 x 1, channel parallel 2: 8 ranks; with overlap"));
-    ck_assert_ptr_nonnull(strstr(text, "conv3 4 x 1 x 1 x 2, dense7 2 x 1 x 1 x 4 (samples"));
+    ck_assert_ptr_nonnull(strstr(text, "conv3 4x1x1x2, dense7 2x1x1x4 (samples"));
     /* Every rank once, a frame for each place of pixels of each replica. */
     for (int r = 0; r < 8; r++) {
         char place[64];
@@ -274,13 +274,13 @@ START_TEST(layers_of_a_network)
     }
     static const struct {
         const char *layer, *grid, *purpose;
-    } rows[] = {{"conv2", "\"n\">2 x 2 x 1 x 2<", ">halo<"},
-                {"norm1", "\"n\">2 x 2 x 1 x 2<", ">channels<"},
-                {"conv3", "\"n other\">4 x 1 x 1 x 2<", ">redistribution<"},
-                {"relu3", "\"n\">4 x 1 x 1 x 2<", ">-<"},
-                {"dense6", "\"n\">4 x 1 x 1 x 2<", ">channels<"},
-                {"dense7", "\"n other\">2 x 1 x 1 x 4<", ">redistribution<"},
-                {"dense8", "\"n other\">8 x 1 x 1 x 1<", ">redistribution<"}};
+    } rows[] = {{"conv2", "\"n\">2x2x1x2<", ">halo<"},
+                {"norm1", "\"n\">2x2x1x2<", ">channels<"},
+                {"conv3", "\"n other\">4x1x1x2<", ">redistribution<"},
+                {"relu3", "\"n\">4x1x1x2<", ">-<"},
+                {"dense6", "\"n\">4x1x1x2<", ">channels<"},
+                {"dense7", "\"n other\">2x1x1x4<", ">redistribution<"},
+                {"dense8", "\"n other\">8x1x1x1<", ">redistribution<"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char *row = row_of(text, rows[i].layer);
         ck_assert_msg(strstr(row, rows[i].grid) != NULL, "%s: %s", rows[i].grid, row);

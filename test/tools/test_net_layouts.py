@@ -156,7 +156,7 @@ def told(program, checks):
                 f"plan --json\n{done}")
     done = program.run("train", *strategy, "--steps", "1", "--report", "page2")
     page = program.read("page2/index.html").decode()
-    checks.that(done.status == 0 and line in done.out and "conv3 1 x 1 x 2 x 1 (samples" in page, f"train\n{done}")
+    checks.that(done.status == 0 and line in done.out and "conv3 1x1x2x1 (samples" in page, f"train\n{done}")
     refused(program, checks, ["plan", "--model", "alexnet-nano", "--draw", "x.svg"], "--draw", "for transformers")
     for command in ("train", "verify", "plan", "dump"):
         done = program.run(command, "--help")
