@@ -6,6 +6,16 @@
 #include "report/svg.h"
 #include "report/text_table.h"
 
+/* The grid that a layer reads from: of an ADD's two the one that is not its own, if any. */
+static ls_layer_grid read_grid(const ls_net_grids *grids, const ls_net *net, size_t n)
+{
+    const ls_net_layer *layer = &net->layers[n];
+    const ls_layer_grid from = ls_net_grid_at(grids, layer->from);
+    if (layer->kind == LS_NET_ADD && ls_layer_grid_equal(from, grids->layer[n]))
+        return ls_net_grid_at(grids, layer->beside);
+    return from;
+}
+
 static void write_bytes(FILE *file, uint64_t bytes)
 {
     char number[LS_NUMBER_TEXT];
@@ -72,9 +82,8 @@ static ls_status write_layers(FILE *file, const ls_report *report, const ls_layo
               file);
     fputs("</tr>\n", file);
     for (size_t n = 0; n < net->count; n++)
-        write_layer(file, &net->layers[n], &shapes.layer[n],
-                    ls_net_grid_at(&grids, net->layers[n].from), grids.layer[n],
-                    plan != NULL ? &plan->net_layers[n] : NULL);
+        write_layer(file, &net->layers[n], &shapes.layer[n], read_grid(&grids, net, n),
+                    grids.layer[n], plan != NULL ? &plan->net_layers[n] : NULL);
     fputs("</table></div>\n", file);
 exit:
     ls_plan_destroy(&plan);

@@ -197,10 +197,10 @@ END_TEST
 
 /* ---- networks */
 
-/* A report of one run of alexnet-nano over 8 ranks, two of its layers in grids of their own. */
-static ls_report *make_net_report(const ls_images *images, const char *layout)
+/* A report of one run of a network in a layout. */
+static ls_report *make_net_report(const char *model, const ls_images *images, const char *layout)
 {
-    ls_report *report = make_report("alexnet-nano", 1, falling, 3, NULL);
+    ls_report *report = make_report(model, 1, falling, 3, NULL);
     ls_report_run *run = &report->runs[0];
     report->common.images = images;
     report->text_name = "drawn";
@@ -236,7 +236,8 @@ START_TEST(layers_of_a_network)
     ls_images images;
     ck_assert_int_eq(ls_images_draw("test", 5, 20, 3, 32, 32, 10, &images), LS_OK);
     ls_report *report = make_net_report(
-        &images, "dp 2 x spatial 2x1 x channel 2, overlap, layer 8 4x1x1x2, layer 18 2x1x1x4");
+        "alexnet-nano", &images,
+        "dp 2 x spatial 2x1 x channel 2, overlap, layer 8 4x1x1x2, layer 18 2x1x1x4");
     const ls_run *run = &report->common;
     const ls_net *net = &run->config.net;
     ls_plan *plan = NULL;
@@ -297,6 +298,27 @@ START_TEST(layers_of_a_network)
 }
 END_TEST
 
+/* Of two outputs that are added, the second one comes from another grid. */
+START_TEST(additions_across_grids)
+{
+    ls_images images;
+    ck_assert_int_eq(ls_images_draw("test", 5, 20, 3, 32, 32, 10, &images), LS_OK);
+    ls_report *report =
+        make_net_report("resnet-nano", &images, "dp 2 x spatial 2x1, layer 10 4x1x1x1");
+    char *text = page_of(report);
+    char *row = row_of(text, "block2.add");
+    ck_assert_msg(strstr(row, ">redistribution<") != NULL && strstr(row, "n other") != NULL, "%s",
+                  row);
+    free(row);
+    row = row_of(text, "block1.add");
+    ck_assert_msg(strstr(row, "n other") == NULL, "%s", row);
+    free(row);
+    free(text);
+    ls_report_destroy(&report);
+    ls_images_free(&images);
+}
+END_TEST
+
 /* One rank has no place to be drawn; one grey image of 10 x 9 is a bitmap of 54 + 9 x 32 bytes. */
 START_TEST(one_rank_and_grey_images)
 {
@@ -306,7 +328,7 @@ START_TEST(one_rank_and_grey_images)
     unsigned char bytes[BYTES + 2] = {0};
     ls_images images;
     ck_assert_int_eq(ls_images_draw("test", 5, 1, 1, 9, 10, 3, &images), LS_OK);
-    ls_report *report = make_net_report(&images, "one rank");
+    ls_report *report = make_net_report("alexnet-nano", &images, "one rank");
     char *text = page_of(report);
     ck_assert_ptr_null(strstr(text, "Where ranks stand"));
     const char *at = strstr(text, "base64,");
@@ -348,6 +370,7 @@ int main(void)
     tcase_add_test(all, losses_very_near_and_very_far);
     tcase_add_test(all, shared_heads);
     tcase_add_test(all, layers_of_a_network);
+    tcase_add_test(all, additions_across_grids);
     tcase_add_test(all, one_rank_and_grey_images);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
