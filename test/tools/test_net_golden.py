@@ -25,7 +25,7 @@ MODEL = os.path.join(ROOT, "test", "golden", "small_net.json")
 
 def dump(program, checks, place, *words):
     done = program.run("dump", place, "--model", MODEL, "--image-count", "20", "--no-truth",
-                       "--batch", "4", *words)
+                       *(() if "--batch" in words else ("--batch", "4")), *words)
     checks.that(done.status == 0, "dump %s\n%s" % (" ".join(words), done))
     return lockstep.Golden(os.path.join(program.folder, place))
 
@@ -76,6 +76,48 @@ def shapes(program, checks):
                if line.strip() and set(line.strip()) <= set(".:+#")]
     checks.that(done.status == 1 and picture == ["." * 8] * 4 + ["#" * 8] + ["." * 8] * 4,
                 "a row of an image drawn\n%s" % done)
+
+
+def statistics(program, checks):
+    """Backward through a batch norm by other statistics, of two ranks with 3 and 2 images."""
+    dump(program, checks, "five", "--batch", "5")
+    golden = lockstep.Golden(program.folder + "/five")
+    x, dy = (golden[name].astype("f8") for name in ("conv1", "d.norm1"))
+    scale = golden.weights["norm1.weight"].astype("f8")
+    pixels, axes = x.shape[2] * x.shape[3], (0, 2, 3)
+    parts = (slice(0, 3), slice(3, 5))
+    each = lambda values: values[..., None, None]
+
+    def backward(mean, variance, own):
+        rstd = 1 / np.sqrt(variance + 1e-5)
+        xhat, dx = (x - each(mean)) * each(rstd), np.empty_like(x)
+        for part in parts if own else (slice(0, 5),):
+            count = pixels * len(x[part])
+            shift, by = (values[part].sum(axes) / count for values in (dy, dy * xhat))
+            dx[part] = each(scale * rstd[part]) * (
+                dy[part] - each(shift) - xhat[part] * each(by))
+        return {"d.conv1": dx, "grad.norm1.weight": (dy * xhat).sum(axes)}
+
+    means = np.stack([x[part].mean(axes) for part in parts])
+    local = np.stack([x[part].var(axes) for part in parts])
+    mean = np.broadcast_to(means.mean(0), (5, len(scale)))
+    about = np.mean([((x[part] - each(mean[part])) ** 2).mean(axes) for part in parts], 0)
+    images = [0, 0, 0, 1, 1]
+    whole = np.broadcast_to(x.mean(axes), (5, len(scale)))
+    right = np.broadcast_to(x.var(axes), (5, len(scale)))
+    for words, made in (
+            (None, backward(whole, right, False)),
+            ("local batch-norm statistics", backward(means[images], local[images], True)),
+            ("local batch-norm statistics", backward(means[images], local[images], False)),
+            ("averaged with unequal counts", backward(mean, mean * 0 + about, False)),
+            ("averaged with unequal counts", backward(mean, mean * 0 + local.mean(0), False))):
+        for name, values in made.items():
+            lockstep.write_safetensors(program.folder + "/back.safetensors", {
+                "conv1": golden["conv1"], "d.norm1": golden["d.norm1"],
+                name: values.astype("f4")})
+            done = program.run("check", "five", "back.safetensors")
+            checks.that(done.status == (1 if words else 0) and (words or "") in done.out,
+                        "%s, %s\n%s" % (name, words, done))
 
 
 def refused(checks, done, words):
@@ -163,6 +205,7 @@ def main():
         program = Program(PROGRAM, folder)
         in_blocks(program, checks)
         shapes(program, checks)
+        statistics(program, checks)
         hostile(program, checks)
     checks.finish()
 
