@@ -132,7 +132,8 @@ def traced(program, checks):
                     if args.get("what") in ("forward", "backward") and args["kind"] != "compute"),
                 "a communication of a pass without a layer")
     done = program.run("replay", "t.json", "--draw", "text")
-    checks.that(done.status == 0 and "spatial 1x2" in done.out and "layers in turn" in done.out and
+    checks.that(done.status == 0 and "spatial 1x2" in done.out and "(layers, after 9 and z" in done.out and
+                max(map(len, done.out.splitlines())) <= 100 and
                 re.search(r"^rank +col +compute", done.out, re.MULTILINE) and " pp" not in done.out,
                 f"replay\n{done}")
     done = program.run("replay", "t.json", "--json", "--draw", "r.svg")

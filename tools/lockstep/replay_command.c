@@ -286,10 +286,10 @@ static ls_status print_drawing(FILE *out, const outcome *o, int step, const char
         goto exit;
     }
     fprintf(out,
-            "\nstep %d, %s: digits forward, letters backward (%s), + other work,\n"
-            "= communication, . idle\n",
+            "\nstep %d, %s: digits forward, letters backward (%s,\n"
+            "+ other work, = communication, . idle\n",
             step, time,
-            o->file->facts.net ? "layers in turn, 0-9 and a-z over and over" : "micro-batches");
+            o->file->facts.net ? "layers, after 9 and z again from 0 and a)" : "micro-batches)");
     LS_TRY(ls_replay_text(out, &o->file->log, o->replay, step, LINE_COLUMNS));
 exit:
     return status;
