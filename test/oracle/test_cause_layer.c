@@ -181,7 +181,7 @@ START_TEST(dropout)
     const float *x = values_of("relu6"), *right = values_of("dropout6");
     float *y = room_of("dropout6");
     for (size_t i = 0; i < p.N * p.C; i++)
-        y[i] = _i == 0 ? right[i] : _i == 1 ? x[i] : right[i] / 2;
+        y[i] = _i == 0 ? right[i] : _i == 1 || right[i] > 0 ? x[i] : 0;
     const tensor tensors[] = {{"relu6", NULL, -1}, {"dropout6", y, -1}};
     judge(tensors, 2, _i ? "dropout6" : NULL, _i ? LS_CAUSE_DROPOUT_MASK : LS_CAUSE_NONE,
           _i == 0   ? ""
