@@ -1,4 +1,5 @@
-/* conv2d_weight.c - the gradient of a convolution's weights, one granule of pixels at a time. */
+/* conv2d_weight.c - the gradient of a convolution's weights: of one granule of pixels, or of a
+ * whole node of the tree over them. */
 #include <stdlib.h>
 
 #include "kernels/conv2d_scratch.h"

@@ -73,7 +73,7 @@ typedef struct ls_net_layer_state {
                              channels ascending; NULL where channels are not cut        */
     ls_arena *gradients;  /* dy, and what the readers give                              */
     const struct LS_TYPED(ls_net_operations) * operations;
-    ls_real *y;    /* the own block, kept until no reader needs it               */
+    ls_real *y;    /* the own block, in net->kept: from forward to backward      */
     ls_real *dy;   /* its gradient, during the backward pass                     */
     void *kept;    /* what the kind keeps from forward to backward, in net->kept; NULL at its first
                       call of a forward pass */

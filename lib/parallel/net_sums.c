@@ -57,7 +57,6 @@ ls_status ls_net_sums_create(ls_net_sums **ret_sums, ls_group *world, const ls_l
     made->pixels = (ls_pixel_tree){batch, rows, columns};
     made->tree = ls_pixel_tree_numbered(&made->pixels);
     made->image_pixels = (ls_pixel_tree){1, rows, columns};
-    made->image_tree = ls_pixel_tree_numbered(&made->image_pixels);
 
     LS_TRY(ls_group_split(world, at.channel, rank, "samples and pixels", &made->members));
     LS_TRY(plan_of(grid, &made->pixels, members_of(grid), (size_t)ls_group_rank(made->members),

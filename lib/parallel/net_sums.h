@@ -22,7 +22,6 @@ typedef struct ls_net_sums {
     /* The same for a sum inside each image, as global pooling has it: P alone, over the members
      * that have the same images and channels. */
     ls_pixel_tree image_pixels; /* 1 image */
-    ls_binary_tree image_tree;
     ls_group *image_members;
     ls_sum_plan *image_plan;
     ls_node *image_nodes;

@@ -137,7 +137,7 @@ static uint64_t nodes_of(const planner *p, const ls_net_shape *shape, const ls_l
     return ls_pixel_forest(&tree, area, NULL);
 }
 
-/* Counts an all-reduce of so many elements by one rank; they are in memory at once with others. */
+/* Counts an all-reduce of so many elements by one rank, for layer l. */
 static void all_reduce(planner *p, int rank, size_t l, uint64_t elements)
 {
     add(&p->plan->rank[rank], LS_OP_ALL_REDUCE, 1, elements * p->e);
@@ -156,11 +156,12 @@ static uint64_t channel_parts(const planner *p, size_t l, int rank)
     const ls_share own = ls_net_channel_granules(out, &grid, at.channel);
     const size_t each = out->axis.granules / groups;
     if (layer->from == LS_NET_IMAGE || own.count >= each || own.count == 0) return 0;
-    ls_image_box takes = ls_net_block(p->net, in, &grid, p->batch, rank);
-    if (ls_image_box_is_empty(&takes)) return 0;
-    takes.channels.count = in->channels / groups;
+    /* Of all channels of the group, also where the rank gets none of the sum. */
+    const ls_layer_grid uncut = {grid.samples, grid.down, grid.across, 1};
+    ls_image_box part = ls_net_block(p->net, in, &uncut, p->batch, rank / grid.channels);
+    part.channels.count = in->channels / groups;
     const size_t lo = own.first % each;
-    return ls_tree_forest(each, lo, lo + own.count, NULL) * count_of(&takes);
+    return ls_tree_forest(each, lo, lo + own.count, NULL) * count_of(&part);
 }
 
 /* What a rank keeps of layer l between forward and backward beside what it reads, and what goes
@@ -271,7 +272,7 @@ static void plan_input(planner *p, size_t l, int from, uint64_t *kept)
         if (p->passing[r].needed) kept[r] += count_of(there ? &p->owned[r] : &p->wanted[r]) * p->e;
         p->most_handed[r] += message_bytes(&p->passing[r], p->e);
         p->wanted[r] = p->owned[r];
-        p->owned[r] = ls_net_block(p->net, in, &grid, p->batch, r);
+        p->owned[r] = ls_net_takes(p->net, &p->shapes, l, &grid, p->batch, r);
     }
     find_passing(p, false);
     ls_net_traffic leaves = count_passing(p, 1, p->e);

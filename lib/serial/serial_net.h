@@ -153,6 +153,25 @@ ls_status ls_serial_net_list_granules(ls_serial *serial) LS_MUST_USE;
 #define ls_serial_net_pixels LS_TYPED(ls_serial_net_pixels)
 ls_rectangle ls_serial_net_pixels(const ls_serial_net *net, size_t i, const ls_net_shape *shape);
 
+/* What a convolution or a pooling reads. */
+static inline ls_window ls_serial_net_window(const ls_serial_net_layer *layer)
+{
+    const ls_net_layer *is = layer->is;
+    const ls_window window = {.in_h = layer->in->height,
+                              .in_w = layer->in->width,
+                              .kernel_h = is->kernel_h,
+                              .kernel_w = is->kernel_w,
+                              .stride_h = is->stride_h,
+                              .stride_w = is->stride_w,
+                              .dilation_h = is->dilation_h,
+                              .dilation_w = is->dilation_w,
+                              .pad_top = is->pad_top,
+                              .pad_bottom = is->pad_bottom,
+                              .pad_left = is->pad_left,
+                              .pad_right = is->pad_right};
+    return window;
+}
+
 /* Whole images of a shape, as the kernels take them. */
 static inline ls_image_layout ls_serial_net_layout(const ls_net_shape *shape)
 {

@@ -9,18 +9,7 @@ static ls_conv2d conv_of(const ls_serial *serial, const ls_serial_net_layer *lay
 {
     const ls_net *net = serial->net->net;
     const ls_net_layer *is = layer->is;
-    const ls_conv2d conv = {.window = {.in_h = layer->in->height,
-                                       .in_w = layer->in->width,
-                                       .kernel_h = is->kernel_h,
-                                       .kernel_w = is->kernel_w,
-                                       .stride_h = is->stride_h,
-                                       .stride_w = is->stride_w,
-                                       .dilation_h = is->dilation_h,
-                                       .dilation_w = is->dilation_w,
-                                       .pad_top = is->pad_top,
-                                       .pad_bottom = is->pad_bottom,
-                                       .pad_left = is->pad_left,
-                                       .pad_right = is->pad_right},
+    const ls_conv2d conv = {.window = ls_serial_net_window(layer),
                             .groups = is->groups,
                             .in_channels = layer->in->channels,
                             .out_channels = layer->out->channels,

@@ -4,28 +4,10 @@
 #include "lockstep/kernels/batch_norm.h"
 #include "serial/serial_net.h"
 
-static ls_window window_of(const ls_serial_net_layer *layer)
-{
-    const ls_net_layer *is = layer->is;
-    const ls_window window = {.in_h = layer->in->height,
-                              .in_w = layer->in->width,
-                              .kernel_h = is->kernel_h,
-                              .kernel_w = is->kernel_w,
-                              .stride_h = is->stride_h,
-                              .stride_w = is->stride_w,
-                              .dilation_h = is->dilation_h,
-                              .dilation_w = is->dilation_w,
-                              .pad_top = is->pad_top,
-                              .pad_bottom = is->pad_bottom,
-                              .pad_left = is->pad_left,
-                              .pad_right = is->pad_right};
-    return window;
-}
-
 ls_status ls_serial_max_pool_forward(const ls_serial *serial, size_t l)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
-    const ls_window window = window_of(layer);
+    const ls_window window = ls_serial_net_window(layer);
     ls_max_pool_forward(&window, serial->batch.B, layer->out->channels, layer->y, layer->place,
                         ls_serial_net_layout(layer->out), ls_window_outputs(&window), layer->x,
                         ls_serial_net_layout(layer->in));
@@ -35,7 +17,7 @@ ls_status ls_serial_max_pool_forward(const ls_serial *serial, size_t l)
 ls_status ls_serial_max_pool_backward(const ls_serial *serial, size_t l, const ls_real *dy)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
-    const ls_window window = window_of(layer);
+    const ls_window window = ls_serial_net_window(layer);
     if (layer->dx)
         ls_max_pool_backward(&window, serial->batch.B, layer->out->channels, layer->dx,
                              ls_serial_net_layout(layer->in), ls_window_inputs(&window), dy,
@@ -46,7 +28,7 @@ ls_status ls_serial_max_pool_backward(const ls_serial *serial, size_t l, const l
 ls_status ls_serial_avg_pool_forward(const ls_serial *serial, size_t l)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
-    const ls_window window = window_of(layer);
+    const ls_window window = ls_serial_net_window(layer);
     ls_average_pool_forward(&window, layer->is->count_pad, serial->batch.B, layer->out->channels,
                             layer->y, ls_serial_net_layout(layer->out), ls_window_outputs(&window),
                             layer->x, ls_serial_net_layout(layer->in));
@@ -56,7 +38,7 @@ ls_status ls_serial_avg_pool_forward(const ls_serial *serial, size_t l)
 ls_status ls_serial_avg_pool_backward(const ls_serial *serial, size_t l, const ls_real *dy)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
-    const ls_window window = window_of(layer);
+    const ls_window window = ls_serial_net_window(layer);
     if (layer->dx)
         ls_average_pool_backward(&window, layer->is->count_pad, serial->batch.B,
                                  layer->out->channels, layer->dx, ls_serial_net_layout(layer->in),

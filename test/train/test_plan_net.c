@@ -27,6 +27,41 @@ START_TEST(every_layout)
 }
 END_TEST
 
+/* A convolution over more ranks of channels than it reads granules: some hand a part of dx in and
+ * get nothing of the sum, and with groups these are not the last ranks. */
+START_TEST(more_ranks_than_channels)
+{
+    ls_config config = fixture_config("alexnet-nano");
+    config.net = (ls_net){.channels = 1,
+                          .height = 8,
+                          .width = 7,
+                          .classes = 3,
+                          .row_granules = 4,
+                          .column_granules = 2,
+                          .channel_granules = 4,
+                          .count = 4};
+    ls_net_layer *layers = config.net.layers;
+    layers[0] = (ls_net_layer){.kind = LS_NET_CONV, .name = "few", .from = LS_NET_IMAGE};
+    layers[1] = (ls_net_layer){.kind = LS_NET_CONV, .name = "many", .from = 0};
+    layers[2] = (ls_net_layer){.kind = LS_NET_GLOBAL_POOL, .name = "pool", .from = 1};
+    layers[3] = (ls_net_layer){.kind = LS_NET_DENSE, .name = "out", .from = 2, .channels = 3};
+    for (size_t l = 0; l < 2; l++) {
+        layers[l].channels = l ? 8 : 2;
+        layers[l].groups = l && _i ? 2 : 1;
+        layers[l].kernel_h = layers[l].kernel_w = 3;
+        layers[l].stride_h = layers[l].stride_w = layers[l].dilation_h = layers[l].dilation_w = 1;
+        layers[l].pad_top = layers[l].pad_bottom = layers[l].pad_left = layers[l].pad_right = 1;
+    }
+    ck_assert_msg(ls_net_check(&config.net, "test") == LS_OK, "%s", ls_error_text());
+    ls_images images = net_images(&config);
+    ls_run run = net_run(&config, &images, 2);
+    set_layout(&run, "dp 4, layer 1 1x1x1x4");
+    run.batch = 6;
+    check_run(&run);
+    ls_images_free(&images);
+}
+END_TEST
+
 /* 8 channels of 32 x 32 pixels, 3 x 3 kernels, 4 images a rank in f32: a halo of one pixel. */
 START_TEST(halo)
 {
@@ -65,6 +100,7 @@ int main(void)
     TCase *tests = tcase_create("plan_net");
     tcase_set_timeout(tests, 240);
     tcase_add_loop_test(tests, every_layout, 0, 4);
+    tcase_add_loop_test(tests, more_ranks_than_channels, 0, 2);
     tcase_add_test(tests, halo);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -1,8 +1,8 @@
 /* exchange.h - pieces of arrays between any members of a group: halos, redistributions.
  *
  *     ls_exchange *exchange = NULL;
- *     LS_TRY(ls_exchange_begin(group, tag, sends, n_sends, receives, n_receives, LS_F32,
- * &exchange));
+ *     LS_TRY(ls_exchange_begin(group, tag, sends, n_sends, receives, n_receives,
+ *                              LS_F32, &exchange));
  *     ...work that needs nothing of what comes...
  *     LS_TRY(ls_exchange_end(&exchange));
  *

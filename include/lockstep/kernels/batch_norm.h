@@ -1,7 +1,8 @@
 /* batch_norm.h - batch normalisation in pieces (Ioffe & Szegedy, 2015, algorithm 1).
  *
- *     mean = sum(x) / N        variance = sum((x - mean)^2) / N       rstd = 1 / sqrt(variance +
- * eps) xhat = (x - mean) rstd   y = xhat scale + shift
+ *     mean = sum(x) / N          variance = sum((x - mean)^2) / N
+ *     rstd = 1 / sqrt(variance + eps)
+ *     xhat = (x - mean) rstd     y = xhat scale + shift
  *
  * for each channel over all N pixels of all images of the global batch. The sums cross images and
  * pixels, so whoever runs the layer does the trees of rule 9 over the values of the granule

@@ -55,7 +55,8 @@ static inline size_t ls_conv2d_depth(const ls_conv2d *conv)
  * than 2^48 numbers in the weight, in an image or in what a row of pixels meets. */
 LS_API ls_status ls_conv2d_check(const char *name, const ls_conv2d *conv) LS_MUST_USE;
 
-/* Elements of `scratch` that any call below needs, for at most `images` images. */
+/* Elements of `scratch` that any call below needs, for at most `images` images; but for
+ * ls_conv2d_weight_node, see there. */
 LS_API size_t ls_conv2d_scratch(const ls_conv2d *conv, size_t images);
 
 /* The rectangle `outputs` of y, which y covers; the rest of y is not touched. x covers all of the
@@ -74,7 +75,7 @@ LS_API ls_status ls_conv2d_forward(ls_engine engine, const ls_conv2d *conv, size
                                    ls_real *scratch) LS_MUST_USE;
 
 /* The rectangle `inputs` of dx, which dx covers; the rest is not touched. dy covers all outputs
- * that read them (ls_window_read_by). Otherwise as above. */
+ * that read them (ls_window_read_by). Otherwise as above; errors also LS_ERR_MEMORY. */
 #define ls_conv2d_backward LS_TYPED(ls_conv2d_backward)
 LS_API ls_status ls_conv2d_backward(ls_engine engine, const ls_conv2d *conv, size_t images,
                                     ls_real *dx, ls_image_layout dx_layout, ls_rectangle inputs,

@@ -1,9 +1,9 @@
 /* box_exchange.h - transfers of boxes done by an exchange: halos and redistributions.
  *
- *     ls_image_box owned[P], wanted[P]; ...                        (partition/spatial.h says which)
- *     ls_transfers_create(&transfers, &n, owned, wanted, P)  once
- *     ls_image_boxes_begin(group, tag, transfers, n, &owned[m], x, &wanted[m], x_with_halo, LS_F32,
- * &e)
+ *     ls_image_box owned[P], wanted[P]; ...               (spatial.h, net_grids.h say which)
+ *     ls_transfers_create(&transfers, &n, owned, wanted, P)                             once
+ *     ls_image_boxes_begin(group, tag, transfers, n, &owned[m], x, &wanted[m],
+ *                          x_with_halo, LS_F32, &e)
  *     ...outputs that need no halo...
  *     ls_exchange_end(&e)
  *

@@ -49,9 +49,10 @@ LS_API size_t ls_legal_channels(const ls_net *net, int *ret_channels, size_t max
 
 /* LS_ERR_INPUT, one line with what is allowed, when a network cannot be run so: tp, pp, sp,
  * micro-batches, recomputation and the like are not for it; every layer's grid has as many ranks as
- * the run; no grid is larger than the image; channels divide the granules of every layer's channels
- * and do not straddle a convolution's groups; the last layer is cut by samples alone; a strategy
- * names a layer that exists; dp is at most the batch. Called by ls_layout_check. */
+ * the run; no grid is larger than the image; a grid's number of channels divides the granules of
+ * its layer's channels, and no rank has a part of one of a convolution's groups beside another's;
+ * a dense layer is cut by samples and channels, the last layer by samples alone; a strategy names a
+ * layer that exists; dp is at most the batch. Called by ls_layout_check. */
 LS_API ls_status ls_net_layout_check(const ls_layout *layout, const ls_config *config) LS_MUST_USE;
 
 /* Granules of a layer's channels that coordinate `channel` of its grid has: ls_share_of. */

@@ -47,16 +47,20 @@ LS_API void ls_sharded_net_destroy(ls_sharded_net **net);
 #define ls_sharded_net_samples LS_TYPED(ls_sharded_net_samples)
 LS_API ls_share ls_sharded_net_samples(const ls_sharded_net *net);
 
-/* Forward. batch: the images of ls_sharded_net_samples, whole (each rank takes what its blocks
- * read: the image is never sent). *ret_loss: of the global batch, the same on all ranks. Keeps what
- * the backward pass needs. The arrays of batch live until then. Errors: LS_ERR_INPUT (a label that
- * is none), LS_ERR_MEMORY, those of the collectives. */
+/* Forward; every member of world calls it together, as backward. batch: the images of
+ * ls_sharded_net_samples, whole (each rank takes what its blocks read: the image is never sent);
+ * with its dropout on it trains, and batch norm takes its statistics and moves the running ones;
+ * off, it is evaluated by these. *ret_loss: of the global batch, the same on all ranks. Keeps what
+ * the backward pass needs. The arrays of batch live until then. Cost: see "What crosses ranks in a
+ * step" in the README of parallel. Errors: LS_ERR_INPUT (a label that is none, images that this
+ * rank needs and are not there), LS_ERR_MEMORY, those of the collectives. */
 #define ls_sharded_net_forward LS_TYPED(ls_sharded_net_forward)
 LS_API ls_status ls_sharded_net_forward(ls_sharded_net *net, const ls_batch *batch,
                                         ls_real *ret_loss) LS_MUST_USE;
 
 /* Backward, once after each forward: overwrites the gradients in the store, complete: summed over
- * the global batch. */
+ * the global batch, the same on all ranks that hold them. Errors: LS_ERR_INPUT (no forward pass
+ * before it), LS_ERR_MEMORY, those of the collectives; the gradients are undefined then. */
 #define ls_sharded_net_backward LS_TYPED(ls_sharded_net_backward)
 LS_API ls_status ls_sharded_net_backward(ls_sharded_net *net) LS_MUST_USE;
 

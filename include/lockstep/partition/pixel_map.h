@@ -20,8 +20,7 @@ typedef struct ls_pixel_map {
     size_t height, width;
     const ls_rectangle *owned; /* [members], what each owns: no two have a pixel in common */
     size_t members;
-    const ls_rectangle
-        *read; /* what `reader` reads, in the map of a reader; NULL: a map of owners */
+    const ls_rectangle *read; /* what `reader` reads; NULL: a map of owners alone */
     size_t reader;
 } ls_pixel_map;
 

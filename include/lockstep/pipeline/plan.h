@@ -76,7 +76,7 @@ typedef struct ls_rank_plan {
     uint64_t gradient_slots;         /* gradients that wait for those of other micro-batches, and
                                         the one being made: about log2 of their number */
     size_t layers;                   /* of all its stages */
-    size_t sequences;                /* of its data-parallel replica */
+    size_t sequences;                /* or images, of its data-parallel replica */
     int live;                        /* micro-batches alive at once, over all its stages */
 } ls_rank_plan;
 
@@ -96,15 +96,16 @@ typedef struct ls_net_layer_plan {
     ls_net_traffic backward; /* of the gradient of its output: halos; max pooling's places too,
                                 response norm's sums too                                     */
     ls_net_traffic returned; /* the gradient of what it reads, where that has another grid    */
-    uint64_t summed;         /* handed into reductions by all ranks: gradients of parameters,
-                                statistics, dx where channels are cut, the loss              */
-    uint64_t halo_formula;   /* 0: no window, or pixels that are not cut                       */
+    uint64_t summed;         /* bytes handed into reductions by all ranks: gradients of
+                                parameters, statistics, dx where channels are cut, the loss  */
+    uint64_t halo_formula;   /* bytes; 0: no window, pixels that are not cut, or the image is read,
+                                which is taken from the batch                                */
 } ls_net_layer_plan;
 
 typedef struct ls_plan_setup {
     const ls_config *config;
     const ls_layout *layout;
-    size_t batch;       /* sequences of the global batch */
+    size_t batch;       /* sequences or images of the global batch */
     ls_dtype dtype;     /* LS_F32 or LS_F64 */
     bool gathered_loss; /* as in ls_stage_setup */
 } ls_plan_setup;
