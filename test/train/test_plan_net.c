@@ -34,7 +34,7 @@ START_TEST(more_ranks_than_channels)
     ls_config config = fixture_config("alexnet-nano");
     config.net = (ls_net){.channels = 1,
                           .height = 8,
-                          .width = 7,
+                          .width = 9,
                           .classes = 3,
                           .row_granules = 4,
                           .column_granules = 2,
