@@ -37,6 +37,9 @@ typedef struct ls_exchange ls_exchange;
  * tags of their own or ended in the order begun. Between begin and end a member may make any
  * communication that its peers also make between theirs.
  *
+ * Member m of P sends to m + 1, m + 2, ... and takes from m - 1, m - 2, ... (modulo P), which is
+ * the order in which the calls are counted and traced; who has nothing for whom is passed over.
+ *
  * Memory: all that is sent, and the largest message received, as LS_MEM_COMMUNICATION until the
  * end. Counts as one send per peer here, one receive per peer at the end. Bytes: what goes to
  * others, e each. Errors: those of channel.h; LS_ERR_INPUT: a peer is no member. */
