@@ -5,6 +5,7 @@ Refused in one line with what is allowed; verified, one by one and in a sweep; c
 of them; and with a fault built in, where a run departs: a convolution's weight by four numbers.
 """
 import json
+import os
 import re
 import sys
 
@@ -209,6 +210,9 @@ def departs(faulty, checks):
                 f"a difference in JSON\n{done}")
 
 
+FAULTY = os.path.abspath(sys.argv[2])  # before the folder is left
+
+
 def main(program, checks):
     program.write("t", "")  # the folder is not empty
     refusals(program, checks)
@@ -216,7 +220,7 @@ def main(program, checks):
     swept(program, checks)
     trained(program, checks)
     told(program, checks)
-    departs(p.Program(sys.argv[2], program.folder), checks)
+    departs(p.Program(FAULTY, program.folder), checks)
 
 
 p.in_folder(main)
