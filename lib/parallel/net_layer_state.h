@@ -95,7 +95,8 @@ struct ls_sharded_net {
     ls_net_layer_state *layers;
     ls_net_sums **sums; /* all different ones */
     size_t n_sums;
-    ls_batch batch; /* of the pass under way */
+    ls_net_sums *loss_sums; /* of the last layer's grid, a leaf an image */
+    ls_batch batch;         /* of the pass under way */
     bool forward_done;
     ls_real *max, *sum_exp; /* of the rows of logits that this rank has, from forward to backward */
 };

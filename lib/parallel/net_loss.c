@@ -73,7 +73,7 @@ ls_status ls_net_loss_forward(ls_sharded_net *net, ls_real *ret_loss)
 {
     ls_status status = LS_OK;
     const ls_net_layer_state *l = last_of(net);
-    const ls_net_sums *sums = l->sums;
+    const ls_net_sums *sums = net->loss_sums;
     const ls_vocab_shard shard = classes_of(net);
     const double smoothing = net->store->table->config.label_smoothing;
     const int32_t *labels = labels_of(net);

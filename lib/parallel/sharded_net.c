@@ -84,32 +84,34 @@ exit:
 }
 
 /* Whether a layer sums over images and pixels, and over which pixels. NULL: it does not. */
-static const ls_net_shape *summed(const ls_sharded_net *net, const ls_net_layer_state *l)
+static const ls_net_shape *summed(const ls_net_layer_state *l)
 {
     const ls_net_kind kind = l->layer->kind;
     if (kind == LS_NET_GLOBAL_POOL) return l->input[0].shape;
     if (kind == LS_NET_CONV || kind == LS_NET_DENSE || kind == LS_NET_BATCH_NORM) return l->shape;
-    return l->number + 1 == net->net->count ? l->shape : NULL;
+    return NULL;
 }
 
-/* The sums of layer l: an earlier layer's, or new ones. */
-static ls_status find_sums(ls_sharded_net *net, ls_net_layer_state *l)
+/* Sums in the grid of layer l over the pixels of `shape`: an earlier layer's, or new ones. */
+static ls_status find_sums(ls_sharded_net *net, const ls_net_layer_state *l,
+                           const ls_net_shape *shape, ls_net_sums **ret_sums)
 {
     ls_status status = LS_OK;
-    const ls_net_shape *shape = summed(net, l);
-    if (shape == NULL) goto exit;
     /* An image of one pixel that nobody cuts: all granules but one would be empty. */
     const bool one = shape->height * shape->width == 1 && l->grid.down * l->grid.across == 1;
     const size_t rows = one ? 1 : net->net->row_granules;
     const size_t columns = one ? 1 : net->net->column_granules;
-    for (const ls_net_layer_state *other = net->layers; other < l; other++)
+    ls_net_sums *sums = NULL;
+    for (const ls_net_layer_state *other = net->layers; other <= l; other++)
         if (other->sums && ls_layer_grid_equal(other->grid, l->grid) &&
             other->sums->pixels.rows == rows && other->sums->pixels.columns == columns)
-            l->sums = other->sums;
-    if (l->sums) goto exit;
-    LS_TRY(
-        ls_net_sums_create(&l->sums, net->setup.world, &l->grid, rows, columns, net->setup.batch));
-    net->sums[net->n_sums++] = l->sums;
+            sums = other->sums;
+    if (sums == NULL) {
+        LS_TRY(
+            ls_net_sums_create(&sums, net->setup.world, &l->grid, rows, columns, net->setup.batch));
+        net->sums[net->n_sums++] = sums;
+    }
+    *ret_sums = sums;
 exit:
     return status;
 }
@@ -145,7 +147,7 @@ ls_status ls_sharded_net_create(ls_sharded_net **ret_net, const ls_sharded_net_s
     ls_net_shapes_of(net->net, &net->shapes);
     ls_net_grids_of(&net->layout, net->net, &net->grids);
     net->layers = calloc(net->net->count, sizeof *net->layers);
-    net->sums = calloc(net->net->count, sizeof(ls_net_sums *));
+    net->sums = calloc(net->net->count + 1, sizeof(ls_net_sums *));
     if (net->layers == NULL || net->sums == NULL)
         LS_FAIL(LS_ERR_MEMORY, "no memory for a network of %zu layers", net->net->count);
     LS_TRY(ls_arena_create(&net->lasting, NULL, LS_MEM_TEMPORARY)); /* tables: as in stages */
@@ -156,10 +158,13 @@ ls_status ls_sharded_net_create(ls_sharded_net **ret_net, const ls_sharded_net_s
     LS_TRY(ls_net_boxes_create(net));
     for (size_t n = 0; n < net->net->count; n++) {
         ls_net_layer_state *l = &net->layers[n];
-        LS_TRY(find_sums(net, l));
+        if (summed(l)) LS_TRY(find_sums(net, l, summed(l), &l->sums));
         LS_TRY(find_columns(net, l));
         if (l->operations->create) LS_TRY(l->operations->create(net, l));
     }
+    /* The logits are single pixels, whatever the last layer sums over. */
+    const ls_net_layer_state *last = &net->layers[net->net->count - 1];
+    LS_TRY(find_sums(net, last, last->shape, &net->loss_sums));
     *ret_net = net;
     net = NULL;
 exit:

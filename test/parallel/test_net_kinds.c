@@ -74,8 +74,13 @@
     CONV(3, 2)                                                                                     \
     "{\"kind\": \"batch_norm\"}, " CONV(8, 3) "{\"kind\": \"batch_norm\"}, " CONV(3, 1) DENSE(2)
 
-static const char *const networks[] = {POOLS,          RESPONSES,  NORMS, COLUMN,
-                                       NET_EVERYTHING, NET_GLOBAL, NARROW};
+/* The logits are means over images: the last layer sums over granules, the loss over images. */
+#define MEANS                                                                                      \
+    NETWORK("means", 2, 6, 5, 4, 3, 4, 4)                                                          \
+    CONV(4, 3) "{\"kind\": \"global_pool\"}]}}"
+
+static const char *const networks[] = {POOLS,          RESPONSES,  NORMS,  COLUMN,
+                                       NET_EVERYTHING, NET_GLOBAL, NARROW, MEANS};
 enum { NETWORKS = sizeof networks / sizeof networks[0] };
 static net_run run;
 
@@ -137,7 +142,7 @@ START_TEST(strategies)
         for (size_t g = 0; g < sizeof grids / sizeof grids[0]; g++) {
             ls_layout layout = net_layout(1, down, across, 1);
             net_strategy(&layout, (int)l, grids[g][0], grids[g][1], grids[g][2], grids[g][3]);
-            if (run.config.net.layers[l + 1].kind != LS_NET_DENSE)
+            if (run.config.net.layers[l + 1].kind != LS_NET_DENSE && l + 2 < run.config.net.count)
                 net_strategy(&layout, (int)l + 1, 1, down, across, 1);
             if (!legal(&layout)) continue;
             net_run_layout(&run, &layout);
