@@ -33,12 +33,11 @@ ls_status print_net_layers(FILE *file, const planned *p)
     }
     fputs(
         "\nBytes of each layer in one step. grid: samples x down x across x channels; forward: "
-        "what "
-        "ranks\nreceive of its input, all together and the one that receives most; formula: O x "
-        "edge x channels\nfor a rank with neighbours on all sides, O = (K - 1) / 2; backward: "
-        "halos "
-        "of its output's gradient;\nreturned: its input's gradient to the owners in another grid; "
-        "summed: handed into reductions by all:\n",
+        "received of\nits input (the image is taken from the batch), by all ranks and by the one "
+        "that receives most;\nformula: O x edge x channels and the corners, O = (K - 1) / 2, with "
+        "as many neighbours as the grid has\n(exact for odd kernels, stride 1 and even cuts); "
+        "backward: halos of its output's gradient; returned: its\ninput's gradient to the owners "
+        "in another grid; summed: handed into reductions by all:\n",
         file);
     ls_text_table_print(table, file);
 exit:
