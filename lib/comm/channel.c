@@ -27,6 +27,9 @@ static ls_status leave_behind(ls_group *group, int to, ls_message *send)
 {
     ls_status status = LS_OK;
     ls_message *copy = NULL;
+    /* What was taken while this one waited goes first, so that beside `capacity` copies at most one
+     * is there, which the receiver is just taking. */
+    ls_left_behind_free_taken(group->rank);
     LS_TRY(ls_left_behind_create(&copy, group, send));
     bool left = ls_mailbox_replace(group->team, to, send, copy);
     /* A copy that was not needed is freed like one that was taken. */
