@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/thread.h"
 #include "lockstep/base/clock.h"
@@ -33,7 +32,9 @@ typedef struct watched {
     int run_result;
     _Atomic size_t failed_at; /* the first call that failed: nobody goes beyond it */
     _Atomic int started[JUDGE_MAX_RANKS];
-    _Atomic int stranger;                 /* a rank that there is not, or twice; -1: none */
+    atomic_flag stranger_claimed;
+    atomic_bool stranger_called; /* once stranger is written; every number can be called */
+    int stranger; /* the first call of a rank that does not exist or was already started */
     _Atomic size_t done[JUDGE_MAX_RANKS]; /* calls that came back */
 } watched;
 
@@ -60,7 +61,10 @@ static void run_rank(int rank, void *argument)
     watched *w = argument;
     const judge_flight *f = &w->flight;
     if (rank < 0 || rank >= f->ranks || atomic_exchange(&w->started[rank], 1) != 0) {
-        atomic_store(&w->stranger, rank);
+        if (!atomic_flag_test_and_set(&w->stranger_claimed)) {
+            w->stranger = rank;
+            atomic_store(&w->stranger_called, true);
+        }
         return;
     }
     for (size_t call = 0; call < w->calls && call <= atomic_load(&w->failed_at); call++) {
@@ -150,11 +154,7 @@ static bool wait_for_end(watched *w)
     uint64_t since = ls_clock_ns();
     pthread_mutex_lock(&w->mutex);
     while (!w->over) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += LOOK_NS;
-        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-        pthread_cond_timedwait(&w->over_or_go, &w->mutex, &until);
+        ls_condition_wait_ns(&w->over_or_go, &w->mutex, LOOK_NS);
         const size_t now_done = calls_done(w);
         const bool failed = atomic_load(&w->failed_at) != SIZE_MAX;
         if (now_done != seen) seen = now_done, since = ls_clock_ns();
@@ -231,15 +231,15 @@ static const char *plural(const watched *w)
 /* What went wrong with the ranks themselves. */
 static void describe_run(watched *w, judge_landing *landing)
 {
-    const int stranger = atomic_load(&w->stranger);
     if (w->run_result != LS_BACKEND_DONE)
         snprintf(landing->why, sizeof landing->why, "%s, %d rank%s: %s", w->flight.operation->name,
                  w->flight.ranks, plural(w),
                  w->flight.run ? "the table's run failed" : "no room for so many threads");
-    else if (stranger != -1)
+    else if (atomic_load(&w->stranger_called))
         snprintf(landing->why, sizeof landing->why,
-                 "%d rank%s: the table's run called rank %d, which there is not or twice",
-                 w->flight.ranks, plural(w), stranger);
+                 "%d rank%s: the table's run called rank %d, which does not exist or was already "
+                 "started",
+                 w->flight.ranks, plural(w), w->stranger);
     for (int r = 0; r < w->flight.ranks && landing->why[0] == 0; r++)
         if (atomic_load(&w->started[r]) == 0)
             snprintf(landing->why, sizeof landing->why,
@@ -262,7 +262,7 @@ ls_status ls_judge_fly(const judge_flight *flight, judge_landing *ret_landing)
     judge_landing landing = {.complete = flight->n_trials};
     watched *w = calloc(1, sizeof *w);
     judge_trial **trials = calloc(flight->n_trials + 1, sizeof *trials);
-    if (w == NULL || trials == NULL) {
+    if (w == NULL || trials == NULL || ls_condition_init(&w->over_or_go) != LS_OK) {
         free(w);
         free(trials);
         w = NULL;
@@ -274,9 +274,9 @@ ls_status ls_judge_fly(const judge_flight *flight, judge_landing *ret_landing)
     w->trials = trials;
     w->calls = flight->n_trials * JUDGE_CALLS;
     pthread_mutex_init(&w->mutex, NULL);
-    pthread_cond_init(&w->over_or_go, NULL);
     atomic_init(&w->failed_at, SIZE_MAX);
-    atomic_init(&w->stranger, -1);
+    atomic_flag_clear(&w->stranger_claimed);
+    atomic_init(&w->stranger_called, false);
     LS_TRY(ls_thread_start(&thread, STACK_BYTES, runner, w));
 
     if (wait_for_end(w)) {

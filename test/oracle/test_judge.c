@@ -292,7 +292,7 @@ START_TEST(the_table_s_own_run)
     static const char *const said[] = {
         "barrier, 2 ranks: the table's run did not start rank 1 beside the others",
         "1 rank: the table's run did not call rank 0",
-        "2 ranks: the table's run called rank 0, which there is not or twice",
+        "2 ranks: the table's run called rank 0, which does not exist or was already started",
         "barrier, 1 rank: the table's run failed"};
     static ls_backend tables[4];
     for (int t = 0; t < 4; t++) {
@@ -316,6 +316,36 @@ START_TEST(the_table_s_own_run)
     ck_assert_int_eq(report->verdict, LS_JUDGE_RIGHT);
     ck_assert_int_eq(calls, 102);
     ls_judge_report_destroy(&report);
+}
+END_TEST
+
+/* own_run, and then a rank that was not asked for. */
+static int run_and_one_more(void *context, int ranks, ls_backend_function function, void *argument)
+{
+    const int result = own_run(context, ranks, function, argument);
+    function(trouble == 9 ? ranks : -trouble, argument);
+    return result;
+}
+
+START_TEST(a_rank_that_does_not_exist)
+{
+    static const struct {
+        int trouble;
+        const char *said;
+    } cases[] = {
+        {1, "1 rank: the table's run called rank -1, which does not exist or was already started"},
+        {2, "1 rank: the table's run called rank -2, which does not exist or was already started"},
+        {0, "1 rank: the table's run called rank 0, which does not exist or was already started"},
+        {9, "1 rank: the table's run called rank 1, which does not exist or was already started"}};
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
+        const ls_backend table = {
+            .context = &own, .run = run_and_one_more, .broadcast = own_broadcast};
+        trouble = cases[c].trouble;
+        ls_judge_report *report = judge(&table, (ls_judge_options){.max_ranks = 4});
+        ck_assert_int_eq(report->verdict, LS_JUDGE_STOPPED);
+        ck_assert_str_eq(report->stopped, cases[c].said);
+        ls_judge_report_destroy(&report);
+    }
 }
 END_TEST
 
@@ -346,6 +376,7 @@ int main(void)
     tcase_add_test(tcase, a_rank_that_fails);
     tcase_add_test(tcase, what_is_not_supported);
     tcase_add_test(tcase, the_table_s_own_run);
+    tcase_add_test(tcase, a_rank_that_does_not_exist);
     tcase_add_test(tcase, nothing_to_judge_and_bad_options);
     tcase_set_timeout(tcase, 120);
     suite_add_tcase(suite, tcase);
