@@ -10,6 +10,7 @@
 #include "io/new_file.h"
 #include "io/safetensors_format.h"
 #include "lockstep/base/show.h"
+#include "numerics/name_nans.h"
 
 typedef struct declared {
     json_t *entry; /* in the header */
@@ -190,6 +191,7 @@ exit:
 ls_status ls_safetensors_write(ls_safetensors_writer *writer, const void *data, size_t bytes)
 {
     ls_status status = LS_OK;
+    void *named = NULL;
     if (writer->data)
         LS_FAIL(LS_ERR_INPUT, "%s: is mapped, and data go to their places", ls_show(writer->path));
     if (writer->next == writer->count)
@@ -199,10 +201,20 @@ ls_status ls_safetensors_write(ls_safetensors_writer *writer, const void *data, 
         LS_FAIL(LS_ERR_INPUT, "%s: tensor number %zu: %zu bytes of data, declared as %llu",
                 ls_show(writer->path), writer->next + 1, bytes,
                 (unsigned long long)writer->tensors[writer->next].bytes);
+    const ls_dtype dtype = writer->tensors[writer->next].dtype;
+    const size_t count = bytes / ls_dtype_bytes(dtype);
+    if (ls_has_other_nans(dtype, data, count)) {
+        named = malloc(bytes);
+        if (!named) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+        memcpy(named, data, bytes);
+        ls_name_nans(dtype, named, count);
+        data = named;
+    }
     if (!writer->started) LS_TRY(write_header(writer));
     LS_TRY(ls_new_file_write(writer->file, data, bytes));
     writer->next++;
 exit:
+    free(named);
     return status;
 }
 
@@ -263,6 +275,11 @@ ls_status ls_safetensors_commit(ls_safetensors_writer *writer)
         LS_FAIL(LS_ERR_INPUT, "%s: data of %zu tensors of %zu declared ones", ls_show(writer->path),
                 writer->next, writer->count);
     if (!writer->started) LS_TRY(write_header(writer));
+    for (size_t i = 0; writer->data && i < writer->count; i++) {
+        const declared *tensor = &writer->tensors[i];
+        ls_name_nans(tensor->dtype, writer->data + tensor->begin,
+                     (size_t)tensor->bytes / ls_dtype_bytes(tensor->dtype));
+    }
     writer->data = NULL;
     writer->next = writer->count;
     LS_TRY(ls_new_file_commit(writer->file));

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "numerics/name_nans.h"
+
 enum { CHUNK_BYTES = 4096 };
 
 struct ls_digest {
@@ -52,26 +54,6 @@ static void write_little_endian(unsigned char *out, const unsigned char *in, siz
 #endif
 }
 
-/* Every NaN becomes the one that the contract names (rule 1). */
-static void name_nans(unsigned char *values, ls_dtype dtype, size_t count)
-{
-    if (dtype == LS_F32) {
-        for (size_t i = 0; i < count; i++) {
-            uint32_t bits;
-            memcpy(&bits, values + 4 * i, sizeof bits);
-            bits = (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : bits;
-            memcpy(values + 4 * i, &bits, sizeof bits);
-        }
-    } else if (dtype == LS_F64) {
-        for (size_t i = 0; i < count; i++) {
-            uint64_t bits;
-            memcpy(&bits, values + 8 * i, sizeof bits);
-            bits = (bits & 0x7fffffffffffffffu) > 0x7ff0000000000000u ? 0x7ff8000000000000u : bits;
-            memcpy(values + 8 * i, &bits, sizeof bits);
-        }
-    }
-}
-
 ls_status ls_digest_add(ls_digest *digest, ls_dtype dtype, const void *values, size_t count)
 {
     ls_status status = LS_OK;
@@ -83,7 +65,7 @@ ls_status ls_digest_add(ls_digest *digest, ls_dtype dtype, const void *values, s
     while (count > 0) {
         size_t n = count < chunk_count ? count : chunk_count;
         memcpy(native, in, n * size);
-        name_nans(native, dtype, n);
+        ls_name_nans(dtype, native, n);
         write_little_endian(digest->chunk, native, n, size);
         if (EVP_DigestUpdate(digest->context, digest->chunk, n * size) != 1) {
             LS_FAIL(LS_ERR_INTERNAL, "digest: libcrypto failed");

@@ -2,6 +2,8 @@
 #include "oracle/record.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,4 +115,55 @@ void ls_record_destroy(ls_record **record)
 double ls_record_loss(const ls_record *record, uint64_t step)
 {
     return record->step[step - record->first_step].loss;
+}
+
+static bool holds_nan(ls_dtype dtype, const void *values, size_t count)
+{
+    const float *f32 = values;
+    const double *f64 = values;
+    bool found = false;
+    for (size_t i = 0; values && i < count && !found; i++)
+        found = dtype == LS_F32 ? isnan(f32[i]) : isnan(f64[i]);
+    return found;
+}
+
+static void set_undefined(ls_undefined *undefined, uint64_t step, const char *phase,
+                          const char *tensor)
+{
+    undefined->found = true;
+    undefined->step = step;
+    undefined->phase = phase;
+    snprintf(undefined->tensor, sizeof undefined->tensor, "%s", tensor);
+}
+
+void ls_record_undefined(const ls_record *record, ls_undefined *ret_undefined)
+{
+    const ls_param *params = record->table->params;
+    const size_t count = record->table->count;
+    ls_undefined found = {0};
+    for (uint64_t s = 0; s < record->steps && !found.found; s++) {
+        const ls_recorded_step *step = &record->step[s];
+        const uint64_t number = record->first_step + s;
+        if (isnan(step->loss)) set_undefined(&found, number, "loss", "loss");
+        for (size_t i = count; i-- > 0 && !found.found;)
+            if (holds_nan(record->dtype, step->gradient[i], ls_param_elements(&params[i])))
+                set_undefined(&found, number, "gradient", params[i].name);
+        for (size_t i = 0; i < count && !found.found; i++)
+            if (holds_nan(record->dtype, step->value[i], ls_param_elements(&params[i])))
+                set_undefined(&found, number, "update", params[i].name);
+    }
+    *ret_undefined = found;
+}
+
+void ls_undefined_describe(const ls_undefined *undefined, char *buffer, size_t size)
+{
+    const bool loss = strcmp(undefined->phase, "loss") == 0;
+    snprintf(buffer, size, "nothing is compared from step %" PRIu64 " on: %s%s%s is not a number",
+             undefined->step, loss ? "the loss" : undefined->tensor, loss ? "" : ", ",
+             loss ? "" : undefined->phase);
+}
+
+double ls_shown(double value)
+{
+    return isnan(value) ? (double)NAN : value;
 }

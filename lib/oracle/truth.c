@@ -10,6 +10,17 @@ static bool is_worse(double error, double worst)
     return error > worst || (isnan(error) && !isnan(worst));
 }
 
+/* Whether both have a NaN at one place: no distance at all, where NaN against a number is infinite.
+ */
+static bool both_undefined(ls_dtype dtype, const void *values, const double *truth, size_t count)
+{
+    const float *f32 = values;
+    const double *f64 = values;
+    for (size_t i = 0; i < count; i++)
+        if (isnan(truth[i]) && (dtype == LS_F32 ? isnan(f32[i]) : isnan(f64[i]))) return true;
+    return false;
+}
+
 /* The largest finite magnitude. */
 static double largest(const double *values, size_t count)
 {
@@ -26,7 +37,7 @@ static void worst(double *ret_worst, char name[96], const ls_record *record, voi
                   void *const *truth)
 {
     double floor = 0;
-    *ret_worst = 0;
+    *ret_worst = -1; /* so that a tensor is named where every error is 0 */
     name[0] = 0;
     for (size_t i = 0; i < record->table->count; i++) {
         if (!truth[i]) continue; /* the gradient of a state */
@@ -39,6 +50,8 @@ static void worst(double *ret_worst, char name[96], const ls_record *record, voi
         ls_compare_truth(record->dtype, values[i], truth[i], ls_param_elements(param), &error);
         double unit = fmax(floor, largest(truth[i], ls_param_elements(param)));
         double relative = unit > 0 ? error.max_absolute / unit : error.relative;
+        if (both_undefined(record->dtype, values[i], truth[i], ls_param_elements(param)))
+            relative = (double)NAN;
         if (is_worse(relative, *ret_worst)) {
             *ret_worst = relative;
             snprintf(name, 96, "%s", param->name);

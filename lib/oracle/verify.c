@@ -174,6 +174,7 @@ void ls_departure_describe(const ls_departure *departure, ls_dtype dtype, char *
              "step %" PRIu64
              ", %s, tensor %s, index [%s]: serial %a, here %a (%s, %s); %zu elements of it "
              "differ, %s; %zu tensors differ in all",
-             departure->step, departure->phase, departure->tensor, index, d->left, d->right, one,
+             departure->step, departure->phase, departure->tensor, index, ls_shown(d->left),
+             ls_shown(d->right), one,
              ls_dtype_name(dtype), d->count, most, departure->tensors);
 }

@@ -15,6 +15,25 @@ ls_status ls_record_run(ls_record **ret_record, const ls_run *run, const ls_watc
 void ls_record_destroy(ls_record **record);
 double ls_record_loss(const ls_record *record, uint64_t step);
 
+/* Where a run stops being numbers: the first step, in order of execution, whose loss, a gradient or
+ * a parameter holds a NaN. Any NaN equals any other, so from there on equal says nothing. */
+typedef struct ls_undefined {
+    bool found;
+    uint64_t step;
+    const char *phase; /* "loss", "gradient", "update" */
+    char tensor[96];   /* "loss" for the loss */
+} ls_undefined;
+
+void ls_record_undefined(const ls_record *record, ls_undefined *ret_undefined);
+
+enum { LS_UNDEFINED_TEXT = 256 }; /* room for it in words */
+
+/* "nothing is compared from step 3 on: the loss is not a number". */
+void ls_undefined_describe(const ls_undefined *undefined, char *buffer, size_t size);
+
+/* A number for people: a NaN without its sign, which is that of no number. */
+double ls_shown(double value);
+
 /* The first place, in order of execution, where a layout's run departs from the record. */
 typedef struct ls_departure {
     uint64_t step;
@@ -26,7 +45,8 @@ typedef struct ls_departure {
     size_t tensors; /* how many tensors differ in all, over all steps */
 } ls_departure;
 
-/* Runs `run` and compares with the record: LS_OK equal everywhere, LS_DIFFERENT with *ret_departure
+/* Runs `run` and compares with the record: LS_OK equal everywhere (a NaN equals any NaN: ask
+ * ls_record_undefined whether everything was compared), LS_DIFFERENT with *ret_departure
  * filled, or the run's failure. watcher: may look on, may be NULL. ret_result, ret_departure may be
  * NULL. */
 ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_watcher *watcher,
@@ -35,9 +55,10 @@ ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_wat
 /* Distance of a record from the truth: the record of the same run, serial, binary64,
  * LS_ENGINE_PLAIN. */
 typedef struct ls_record_truth {
-    double loss;     /* largest |loss - truth| / |truth| over the steps */
+    double loss;     /* largest |loss - truth| / |truth| over the steps; NaN: one is not a number */
     double gradient; /* largest error of any gradient in the first step: max |x - t| over max |t|,
-                        the latter at least a thousandth of its largest over all tensors */
+                        the latter at least a thousandth of its largest over all tensors; infinity:
+                        a NaN where the truth has a number; NaN: both have none */
     char gradient_tensor[96];
     double parameter; /* the same over the parameters after the last step */
     char parameter_tensor[96];

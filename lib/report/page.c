@@ -22,6 +22,13 @@ static void write_verdict(FILE *file, const ls_report *report)
 {
     size_t equal, different;
     ls_report_count(report, &equal, &different);
+    for (size_t i = 0; i < report->n_baselines; i++) {
+        char text[LS_UNDEFINED_TEXT];
+        if (!report->baselines[i].undefined.found) continue;
+        ls_undefined_describe(&report->baselines[i].undefined, text, sizeof text);
+        fprintf(file, "<p class=\"verdict bad\">%s, %s.</p>\n",
+                ls_engine_name(report->baselines[i].engine), text);
+    }
     if (equal + different == 0) return;
     if (different == 0)
         fprintf(file,
@@ -167,6 +174,21 @@ static void write_losses(FILE *file, const ls_report *report, const ls_report_ru
             choices, net ? "classes" : "bytes", log((double)choices));
 }
 
+/* A cell; tensor NULL: none is named. */
+static void write_error(FILE *file, double error, const char *tensor)
+{
+    fputs("<td>", file);
+    if (isnan(error))
+        fputs("not a number", file);
+    else
+        fprintf(file, "%.2e", error);
+    if (tensor != NULL) {
+        fputs(" at ", file);
+        ls_html_text(file, tensor);
+    }
+    fputs("</td>", file);
+}
+
 static void write_truth(FILE *file, const ls_report *report)
 {
     char text[96];
@@ -183,12 +205,11 @@ static void write_truth(FILE *file, const ls_report *report)
         const ls_report_baseline *b = &report->baselines[i];
         if (!b->has_truth) continue;
         ls_engine_describe(b->engine, text, sizeof text);
-        fprintf(file, "<tr><td>%s</td><td>%.2e</td><td>%.2e at ", text, b->truth.loss,
-                b->truth.gradient);
-        ls_html_text(file, b->truth.gradient_tensor);
-        fprintf(file, "</td><td>%.2e at ", b->truth.parameter);
-        ls_html_text(file, b->truth.parameter_tensor);
-        fputs("</td></tr>\n", file);
+        fprintf(file, "<tr><td>%s</td>", text);
+        write_error(file, b->truth.loss, NULL);
+        write_error(file, b->truth.gradient, b->truth.gradient_tensor);
+        write_error(file, b->truth.parameter, b->truth.parameter_tensor);
+        fputs("</tr>\n", file);
         noise |= strstr(b->truth.parameter_tensor, "key.bias") != NULL;
     }
     fputs("</table></div>\n", file);

@@ -41,6 +41,8 @@ static void write_run(FILE *file, const ls_report *report, const ls_report_run *
     write_digest(file, run->result.digest);
     if (!run->compared)
         fputs("<td>not compared</td>", file);
+    else if (run->undefined)
+        fputs("<td class=\"bad\">undefined: the loss is not a number</td>", file);
     else if (run->equal)
         fputs("<td class=\"good\">bit-exact</td>", file);
     else {

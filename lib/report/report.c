@@ -106,7 +106,7 @@ void ls_report_count(const ls_report *report, size_t *ret_equal, size_t *ret_dif
 {
     size_t equal = 0, different = 0;
     for (size_t i = 0; i < report->n_runs; i++) {
-        if (!report->runs[i].compared) continue;
+        if (!report->runs[i].compared || report->runs[i].undefined) continue;
         if (report->runs[i].equal)
             equal++;
         else

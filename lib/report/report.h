@@ -26,13 +26,15 @@ typedef struct ls_report_baseline {
     ls_train_result result;
     bool has_truth;
     ls_record_truth truth;
+    ls_undefined undefined; /* from where on nothing can be compared with it */
 } ls_report_baseline;
 
 /* A run in a layout. */
 typedef struct ls_report_run {
     ls_layout layout;
     ls_engine engine;
-    bool compared, equal;   /* equal: every bit, when it was compared at all */
+    bool compared, equal;   /* equal: every bit, when everything could be compared */
+    bool undefined;         /* no bit differs, but from some step on nothing is a number */
     ls_departure departure; /* when compared and not equal */
     ls_losses losses;
     ls_train_result result;
@@ -66,7 +68,8 @@ void ls_report_layout_name(ls_model_kind kind, const ls_layout *layout, char *bu
  * 2". */
 void ls_report_grid_name(ls_model_kind kind, const ls_layout *layout, char *buffer, size_t size);
 
-/* How many of the runs so far were compared and are equal, and how many differ. */
+/* How many of the runs so far were compared and are equal, and how many differ;
+ * what is undefined is neither. */
 void ls_report_count(const ls_report *report, size_t *ret_equal, size_t *ret_different);
 
 /* A page being written: made sure of before a long job begins, so that a folder that cannot be

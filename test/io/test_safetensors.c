@@ -156,6 +156,59 @@ START_TEST(files_of_others)
 }
 END_TEST
 
+/* Which NaN an operation returns is the machine's affair, so files hold one of each format, streamed
+ * and mapped; numbers and integers stay as they are. */
+START_TEST(one_nan_in_files)
+{
+    static const uint32_t f32[] = {0xffc00000u, 0x7f800001u, 0x7f800000u, 0xff800000u, 0x80000000u};
+    static const uint64_t f64[] = {0xfff8000000000000u, 0x7ff0000000000000u, 1};
+    static const uint16_t f16[] = {0xfe01u, 0x7c00u, 0xfc00u}, bf16[] = {0x7f81u, 0xff80u, 0x7c01u};
+    static const int32_t i32[] = {-1, 0x7fffffff};
+    static const struct {
+        const char *name;
+        ls_dtype dtype;
+        size_t count;
+        const void *values;
+    } tensors[] = {{"f64", LS_F64, 3, f64},
+                   {"f32", LS_F32, 5, f32},
+                   {"i32", LS_I32, 2, i32},
+                   {"f16", LS_F16, 3, f16},
+                   {"bf16", LS_BF16, 3, bf16}};
+    enum { TENSORS = sizeof tensors / sizeof tensors[0] };
+    const char *path = scratch_path("nan.safetensors");
+    for (int mapped = 0; mapped < 2; mapped++) {
+        ls_safetensors_writer *w = NULL;
+        ls_safetensors *file = NULL;
+        ASSERT_OK(ls_safetensors_create(&w, path));
+        for (size_t t = 0; t < TENSORS; t++)
+            ASSERT_OK(ls_safetensors_declare(w, tensors[t].name, tensors[t].dtype, 1,
+                                             (const uint64_t[]){tensors[t].count}));
+        if (mapped) ASSERT_OK(ls_safetensors_map(w));
+        for (size_t t = 0; t < TENSORS; t++) {
+            const size_t bytes = tensors[t].count * ls_dtype_bytes(tensors[t].dtype);
+            if (mapped)
+                memcpy(ls_safetensors_place(w, t), tensors[t].values, bytes);
+            else
+                ASSERT_OK(ls_safetensors_write(w, tensors[t].values, bytes));
+        }
+        ASSERT_OK(ls_safetensors_commit(w));
+        ls_safetensors_destroy(&w);
+        ASSERT_OK(ls_safetensors_open(&file, path));
+        ck_assert_mem_eq(ls_safetensors_find(file, "f64")->data,
+                         ((uint64_t[]){0x7ff8000000000000u, f64[1], f64[2]}), sizeof f64);
+        ck_assert_mem_eq(ls_safetensors_find(file, "f32")->data,
+                         ((uint32_t[]){0x7fc00000u, 0x7fc00000u, f32[2], f32[3], f32[4]}),
+                         sizeof f32);
+        ck_assert_mem_eq(ls_safetensors_find(file, "i32")->data, i32, sizeof i32);
+        ck_assert_mem_eq(ls_safetensors_find(file, "f16")->data,
+                         ((uint16_t[]){0x7e00u, f16[1], f16[2]}), sizeof f16);
+        ck_assert_mem_eq(ls_safetensors_find(file, "bf16")->data,
+                         ((uint16_t[]){0x7fc0u, bf16[1], bf16[2]}), sizeof bf16);
+        ls_safetensors_close(&file);
+    }
+}
+END_TEST
+
 /* Each misuse is refused with the file's and the tensor's name, and leaves nothing behind. */
 START_TEST(writer_refuses)
 {
@@ -220,6 +273,7 @@ int main(void)
     tcase_add_test(tcase, round_trip);
     tcase_add_test(tcase, empty_file_of_no_tensors);
     tcase_add_test(tcase, files_of_others);
+    tcase_add_test(tcase, one_nan_in_files);
     tcase_add_test(tcase, writer_refuses);
     tcase_add_test(tcase, writer_refuses_a_total_beyond_63_bits);
     suite_add_tcase(suite, tcase);

@@ -79,6 +79,48 @@ START_TEST(backward_order)
 }
 END_TEST
 
+/* From where on nothing is compared: the first NaN in order of execution. */
+START_TEST(first_undefined)
+{
+    ls_config config;
+    ls_text text = fixture_text();
+    ls_run run = small_run(&config, &text);
+    ls_record *record = record_of(&run);
+    const size_t last = record->table->count - 1;
+    ls_undefined undefined;
+    char line[LS_UNDEFINED_TEXT];
+    ls_record_undefined(record, &undefined);
+    ck_assert(!undefined.found);
+
+    ((float *)record->step[1].value[0])[7] = NAN;
+    ls_record_undefined(record, &undefined);
+    ck_assert(undefined.found);
+    ck_assert_uint_eq(undefined.step, 1);
+    ck_assert_str_eq(undefined.phase, "update");
+    ck_assert_str_eq(undefined.tensor, record->table->params[0].name);
+
+    ((float *)record->step[1].gradient[0])[0] = NAN;
+    ((float *)record->step[1].gradient[last])[2] = -NAN;
+    ls_record_undefined(record, &undefined);
+    ck_assert_str_eq(undefined.phase, "gradient");
+    ck_assert_str_eq(undefined.tensor, record->table->params[last].name);
+    ls_undefined_describe(&undefined, line, sizeof line);
+    ck_assert_msg(strstr(line, "nothing is compared from step 1 on: ") == line &&
+                      strstr(line, ", gradient is not a number") != NULL,
+                  "%s", line);
+
+    record->step[1].loss = (double)NAN;
+    ls_record_undefined(record, &undefined);
+    ck_assert_str_eq(undefined.phase, "loss");
+    record->step[0].loss = (double)INFINITY; /* a number's place: it is compared */
+    ls_record_undefined(record, &undefined);
+    ck_assert_uint_eq(undefined.step, 1);
+    ls_undefined_describe(&undefined, line, sizeof line);
+    ck_assert_str_eq(line, "nothing is compared from step 1 on: the loss is not a number");
+    ls_record_destroy(&record);
+}
+END_TEST
+
 START_TEST(description)
 {
     ls_departure departure = {
@@ -149,6 +191,12 @@ START_TEST(distance_to_truth)
     ck_assert_int_eq(ls_record_against_truth(record, truth, &result), LS_OK);
     ck_assert(isinf(result.gradient));
     ck_assert_str_eq(result.gradient_tensor, record->table->params[1].name);
+    ((double *)truth->step[0].gradient[1])[3] = (double)NAN;
+    ck_assert_int_eq(ls_record_against_truth(record, truth, &result), LS_OK);
+    ck_assert(isnan(result.gradient));
+    ck_assert_str_eq(result.gradient_tensor, record->table->params[1].name);
+    ck_assert_int_eq(ls_record_against_truth(truth, truth, &result), LS_OK);
+    ck_assert(result.parameter == 0 && result.parameter_tensor[0] != 0);
     ls_record_destroy(&record);
     ls_record_destroy(&truth);
 }
@@ -161,6 +209,7 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, first_departure);
     tcase_add_test(tests, backward_order);
+    tcase_add_test(tests, first_undefined);
     tcase_add_test(tests, description);
     tcase_add_test(tests, nothing_and_another);
     tcase_add_test(tests, distance_to_truth);

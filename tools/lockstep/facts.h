@@ -26,6 +26,9 @@ void print_compared(FILE *file, const ls_report *report, const ls_report_run *ru
 void print_grid_point(FILE *file, const ls_report *report, const ls_report_run *runs, size_t count,
                       int width);
 
+/* The line that says from where on a run is no numbers; none when it always is. */
+void print_undefined(FILE *file, const ls_undefined *undefined);
+
 void print_truth(FILE *file, const ls_report_baseline *baseline, int width);
 
 /* JSON. Numbers that are not finite are the strings "nan", "inf", "-inf". Each returns a new

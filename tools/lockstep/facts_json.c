@@ -17,7 +17,7 @@ json_t *json_number(double value)
 static json_t *json_hex(double value)
 {
     char text[64];
-    snprintf(text, sizeof text, "%a", value);
+    snprintf(text, sizeof text, "%a", ls_shown(value));
     return json_string(text);
 }
 
@@ -181,9 +181,15 @@ json_t *json_baseline(const ls_report_baseline *baseline, ls_model_kind kind)
                           baseline->truth.gradient_tensor, "parameter",
                           json_number(baseline->truth.parameter), "parameter_tensor",
                           baseline->truth.parameter_tensor);
-    return json_pack("{s:s, s:s, s:o, s:o, s:o}", "engine", ls_engine_name(baseline->engine),
+    json_t *undefined = json_null();
+    if (baseline->undefined.found)
+        undefined = json_pack("{s:o, s:s, s:s}", "step", json_u64(baseline->undefined.step),
+                              "phase", baseline->undefined.phase, "tensor",
+                              baseline->undefined.tensor);
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "engine", ls_engine_name(baseline->engine),
                      "engine_description", text, "losses", json_losses(&baseline->losses), "truth",
-                     truth, "result", json_result(&baseline->result, kind, true));
+                     truth, "undefined_from", undefined, "result",
+                     json_result(&baseline->result, kind, true));
 }
 
 /* No distance where one side is NaN. */
@@ -204,12 +210,18 @@ static json_t *json_departure(const ls_departure *d)
                      "tensors", json_u64(d->tensors));
 }
 
+static const char *verdict_of(const ls_report_run *run)
+{
+    return run->undefined ? "undefined" : run->equal ? "bit-exact" : "different";
+}
+
 json_t *json_compared(const ls_report *report, const ls_report_run *run)
 {
     return json_pack(
-        "{s:o, s:s, s:b, s:o, s:o}", "layout", json_layout(&run->layout, &report->common.config),
-        "engine", ls_engine_name(run->engine), "bit_exact", (int)run->equal, "departure",
-        run->equal ? json_null() : json_departure(&run->departure), "result",
+        "{s:o, s:s, s:s, s:b, s:o, s:o}", "layout", json_layout(&run->layout, &report->common.config),
+        "engine", ls_engine_name(run->engine), "status", verdict_of(run), "bit_exact",
+        (int)run->equal, "departure",
+        run->equal || run->undefined ? json_null() : json_departure(&run->departure), "result",
         json_result(&run->result, report->common.config.kind, report->n_runs <= LS_PAGE_ROWS));
 }
 

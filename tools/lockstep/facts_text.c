@@ -1,5 +1,6 @@
 /* facts_text.c - for people. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "facts.h"
@@ -130,9 +131,12 @@ void print_compared(FILE *file, const ls_report *report, const ls_report_run *ru
     char layout[LS_LAYOUT_NAME], number[LS_NUMBER_TEXT];
     ls_report_layout_name(report->common.config.kind, &run->layout, layout, sizeof layout);
     fprintf(file, "%-*s %-9s %s  %.16s  %8s\n", width, layout, ls_engine_name(run->engine),
-            run->equal ? "bit-exact" : "DIFFERENT", run->result.digest,
+            run->undefined ? "UNDEFINED"
+            : run->equal   ? "bit-exact"
+                           : "DIFFERENT",
+            run->result.digest,
             ls_duration_text(run->result.ns, number));
-    if (!run->equal) {
+    if (!run->equal && !run->undefined) {
         char text[LS_DEPARTURE_TEXT];
         ls_departure_describe(&run->departure, report->common.dtype, text, sizeof text);
         fprintf(file, "           %s\n", text);
@@ -155,12 +159,27 @@ void print_grid_point(FILE *file, const ls_report *report, const ls_report_run *
             ls_duration_text(ns, number));
 }
 
+void print_undefined(FILE *file, const ls_undefined *undefined)
+{
+    char text[LS_UNDEFINED_TEXT];
+    if (!undefined->found) return;
+    ls_undefined_describe(undefined, text, sizeof text);
+    fprintf(file, "           %s\n", text);
+}
+
+static const char *distance_text(double error, char text[32])
+{
+    snprintf(text, 32, isnan(error) ? "not a number" : "within %.1e", error);
+    return text;
+}
+
 void print_truth(FILE *file, const ls_report_baseline *baseline, int width)
 {
     const ls_record_truth *t = &baseline->truth;
+    char loss[32], gradient[32], parameter[32];
     if (!baseline->has_truth) return;
-    fprintf(file,
-            "%-*s %-9s loss within %.1e, gradients within %.1e (%s), parameters within %.1e (%s)\n",
-            width, "truth", ls_engine_name(baseline->engine), t->loss, t->gradient,
-            t->gradient_tensor, t->parameter, t->parameter_tensor);
+    fprintf(file, "%-*s %-9s loss %s, gradients %s (%s), parameters %s (%s)\n", width, "truth",
+            ls_engine_name(baseline->engine), distance_text(t->loss, loss),
+            distance_text(t->gradient, gradient), t->gradient_tensor,
+            distance_text(t->parameter, parameter), t->parameter_tensor);
 }

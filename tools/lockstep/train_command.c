@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ typedef struct onlooker {
     ls_report_run *run;
     json_t *steps; /* NULL without --json */
     uint64_t last;
+    ls_undefined undefined; /* the loss or the gradient norm; the rest is not looked at */
     const settings *settings;
     ls_report *report;
 } onlooker;
@@ -46,12 +48,15 @@ static ls_status on_step(void *context, const ls_step *step)
     char text[64], rate[LS_NUMBER_TEXT];
     double seconds = (double)step->ns * 1e-9;
     LS_TRY(ls_losses_add(&o->run->losses, step));
+    if (!o->undefined.found && (isnan(step->loss) || isnan(step->norm)))
+        o->undefined = (ls_undefined){true, step->step, isnan(step->loss) ? "loss" : "norm", ""};
     if (o->steps != NULL &&
         json_array_append_new(o->steps, json_step(step, o->settings->run.config.kind)) != 0)
         LS_FAIL(LS_ERR_MEMORY, "no memory for the JSON object");
     ls_progress_clear(&o->progress);
     fprintf(o->out, "step %5llu  loss %-13.9g norm %-11.6g lr %-10.4g %9s %s/s\n",
-            (unsigned long long)step->step, step->loss, step->norm, step->lr,
+            (unsigned long long)step->step, ls_shown(step->loss), ls_shown(step->norm),
+            step->lr,
             ls_number_text(seconds > 0.0 ? (uint64_t)((double)step->tokens / seconds) : 0, rate),
             unit_of(o->settings));
     fflush(o->out);
@@ -62,7 +67,8 @@ exit:
     return status;
 }
 
-static void print_result(FILE *out, const settings *s, const ls_train_result *result)
+static void print_result(FILE *out, const settings *s, const ls_undefined *undefined,
+                         const ls_train_result *result)
 {
     char rate[LS_NUMBER_TEXT], time[LS_NUMBER_TEXT];
     double seconds = (double)result->ns * 1e-9;
@@ -71,12 +77,17 @@ static void print_result(FILE *out, const settings *s, const ls_train_result *re
             ls_number_text(seconds > 0.0 ? (uint64_t)((double)result->tokens / seconds) : 0, rate),
             unit_of(s), (unsigned long long)steps, steps == 1 ? "" : "s",
             ls_duration_text(result->ns, time));
+    if (undefined->found)
+        fprintf(out, "the %s is not a number from step %llu on\n",
+                strcmp(undefined->phase, "norm") == 0 ? "gradient norm" : "loss",
+                (unsigned long long)undefined->step);
     if (s->run.save != NULL) fprintf(out, "saved in %s\n", ls_show(s->run.save));
     if (s->run.trace != NULL) fprintf(out, "trace in %s\n", ls_show(s->run.trace));
     fprintf(out, "digest: %s\n", result->digest);
 }
 
-static ls_status print_train_json(const settings *s, const ls_report *report, json_t *steps)
+static ls_status print_train_json(const settings *s, const ls_report *report,
+                                  const ls_undefined *undefined, json_t *steps)
 {
     const ls_report_run *run = &report->runs[0];
     char engine[128];
@@ -85,8 +96,9 @@ static ls_status print_train_json(const settings *s, const ls_report *report, js
     json_t *layout =
         s->run.serial ? json_null() : json_layout(&run->layout, &report->common.config);
     json_t *more =
-        json_pack("{s:o, s:s, s:s, s:O}", "layout", layout, "engine", ls_engine_name(run->engine),
-                  "engine_description", engine, "steps_done", steps);
+        json_pack("{s:o, s:s, s:s, s:o, s:O}", "layout", layout, "engine",
+                  ls_engine_name(run->engine), "engine_description", engine, "undefined_from",
+                  undefined->found ? json_u64(undefined->step) : json_null(), "steps_done", steps);
     json_t *result = json_result(&run->result, s->run.config.kind, true);
     if (object == NULL || more == NULL || result == NULL || json_object_update(object, more) != 0 ||
         json_object_update(object, result) != 0) {
@@ -132,8 +144,8 @@ ls_status train_command(const command_spec *command, int argc, const char *const
     if (status != LS_OK) goto exit;
     if (page != NULL) LS_TRY(ls_page_commit(page, report));
     LS_TRY(print_ranks(o.out, &o.run->result, &o.run->layout));
-    print_result(o.out, &s, &o.run->result);
-    if (s.json) LS_TRY(print_train_json(&s, report, o.steps));
+    print_result(o.out, &s, &o.undefined, &o.run->result);
+    if (s.json) LS_TRY(print_train_json(&s, report, &o.undefined, o.steps));
 exit:
     json_decref(o.steps);
     ls_page_close(&page);

@@ -93,8 +93,9 @@ exit:
     return status;
 }
 
-static ls_status verify_layout(verification *v, const ls_record *serial, ls_engine engine,
-                               const ls_layout *layout)
+/* undefined: from some step on the record is no numbers, and equal says nothing. */
+static ls_status verify_layout(verification *v, const ls_record *serial, bool undefined,
+                               ls_engine engine, const ls_layout *layout)
 {
     ls_status status = LS_OK;
     ls_run run = v->settings->run;
@@ -112,9 +113,11 @@ static ls_status verify_layout(verification *v, const ls_record *serial, ls_engi
         goto exit;
     }
     now->compared = true;
-    now->equal = status == LS_OK;
+    now->undefined = status == LS_OK && undefined;
+    now->equal = status == LS_OK && !undefined;
     status = LS_OK;
-    if (v->settings->sweep == 0 || !now->equal) print_compared(v->out, v->report, now, v->width);
+    if (v->settings->sweep == 0 || !(now->equal || now->undefined))
+        print_compared(v->out, v->report, now, v->width);
     fflush(v->out);
 exit:
     return status;
@@ -138,15 +141,18 @@ static ls_status verify_engine(verification *v, ls_engine engine)
         LS_TRY(ls_record_against_truth(serial, v->truth, &baseline->truth));
         baseline->has_truth = true;
     }
+    ls_record_undefined(serial, &baseline->undefined);
     ls_progress_clear(&v->progress);
     fprintf(v->out, "%-*s %-9s loss %.6g to %.6g  %.16s  %8s\n", v->width, "serial",
-            ls_engine_name(engine), baseline->result.first_loss, baseline->result.last_loss,
-            baseline->result.digest, ls_duration_text(baseline->result.ns, time));
+            ls_engine_name(engine), ls_shown(baseline->result.first_loss),
+            ls_shown(baseline->result.last_loss), baseline->result.digest, ls_duration_text(baseline->result.ns, time));
+    print_undefined(v->out, &baseline->undefined);
     print_truth(v->out, baseline, v->width);
     fflush(v->out);
     size_t first = v->report->n_runs;
     for (size_t i = 0; i < v->sweep.count; i++) {
-        LS_TRY(verify_layout(v, serial, engine, &v->sweep.layouts[i]));
+        LS_TRY(verify_layout(v, serial, baseline->undefined.found, engine,
+                             &v->sweep.layouts[i]));
         if (s->sweep == 0 || (i + 1 < v->sweep.count &&
                               ls_same_grid(&v->sweep.layouts[i], &v->sweep.layouts[i + 1])))
             continue;
@@ -172,8 +178,9 @@ static ls_status print_verify_json(const ls_report *report)
     for (size_t i = 0; i < report->n_runs; i++)
         json_array_append_new(layouts, json_compared(report, &report->runs[i]));
     json_t *more =
-        json_pack("{s:o, s:o, s:i, s:i, s:i}", "baselines", baselines, "layouts", layouts, "count",
-                  (int)(equal + different), "bit_exact", (int)equal, "different", (int)different);
+        json_pack("{s:o, s:o, s:i, s:i, s:i, s:i}", "baselines", baselines, "layouts", layouts,
+                  "count", (int)report->n_runs, "bit_exact", (int)equal, "different",
+                  (int)different, "undefined", (int)(report->n_runs - equal - different));
     if (object == NULL || more == NULL || json_object_update(object, more) != 0) {
         json_decref(object);
         object = NULL;
@@ -241,6 +248,16 @@ exit:
     return status;
 }
 
+/* What is not compared is not right: such layouts count as neither. */
+static void print_undefined_runs(const verification *v, size_t count)
+{
+    if (count == 0) return;
+    fprintf(v->out,
+            "%zu layout%s undefined: no bit differs, but a NaN equals any NaN, so the steps that "
+            "hold one show nothing\n",
+            count, count == 1 ? " is" : "s are");
+}
+
 ls_status verify_command(const command_spec *command, int argc, const char *const *argv)
 {
     ls_status status = LS_OK;
@@ -265,9 +282,10 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
     ls_report_count(v.report, &equal, &different);
     if (page != NULL) LS_TRY(ls_page_commit(page, v.report));
     if (s.json) LS_TRY(print_verify_json(v.report));
-    fprintf(v.out, "verify: %zu layouts, %zu bit-exact, %zu different\n", equal + different, equal,
+    print_undefined_runs(&v, v.report->n_runs - equal - different);
+    fprintf(v.out, "verify: %zu layouts, %zu bit-exact, %zu different\n", v.report->n_runs, equal,
             different);
-    if (different > 0) status = LS_DIFFERENT;
+    if (equal < v.report->n_runs) status = LS_DIFFERENT;
 exit:
     ls_record_destroy(&v.truth);
     ls_sweep_free(&v.sweep);

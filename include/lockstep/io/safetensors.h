@@ -49,6 +49,7 @@ LS_API const char *ls_safetensors_metadata(const ls_safetensors *file, const cha
  * maps, see below.) The file
  * is written beside its place under another name and renamed by commit; destroy without commit
  * leaves nothing behind, neither does any failure. The same calls give the same bytes.
+ * Any NaN is written as the one that the contract names, 7fc00000 in binary32 (rule 1).
  *
  * Errors of all: LS_ERR_INPUT (a place that is no plain file or whose folder is missing; a name or
  * value that is not UTF-8; a name twice; more than LS_TENSOR_MAX_DIMS; calls out of order; data of
