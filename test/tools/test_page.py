@@ -5,7 +5,9 @@ One file that needs nothing else, whatever the names in it hold, with every draw
 """
 import html.parser
 import json
+import os
 import re
+import subprocess
 import xml.etree.ElementTree
 
 import program as p
@@ -126,5 +128,33 @@ def sweep(program, checks):
                 f"rows of a sweep: {text}")
 
 
+def command_line(program, checks):
+    """What a report says was typed can be pasted into a shell, and is the same words."""
+    program.write("lockstep", "#!/bin/sh\nprintf '%s\\0' \"$@\"\n")
+    os.chmod(os.path.join(program.folder, "lockstep"), 0o755)
+    path = {"PATH": f"{program.folder}:{os.environ['PATH']}"}
+    names = [f"a{c}b" for c in "'\"\\`[]{}!$&|;<>()*?#~=^%@ \t\n\r\x1b\x7f\u00e9\u202e\u4e2d"]
+    names += ["it's \"5\" `x` $(y).txt", "''.txt", "a'", "\\n%s.txt", "x" * 250,
+              "e\x1b[31m'q'\x1b.txt", "\n", "a\n", b"\xff\xe9'.txt", b"\xe4\xb8.txt", b"a\xe4"]
+    for name in names:
+        given = name if isinstance(name, bytes) else name.encode()
+        program.write(name, TEXT)
+        words = [b"--text=" + given, *b"--steps 1 --serial --batch 1 --json".split()]
+        done = program.run("train", *words)
+        if not checks.that(done.status == 0, f"{name!r}\n{done}"):
+            continue
+        line = json.loads(done.out)["command_line"]
+        checks.that(re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", line) is None,
+                    f"{name!r}: {line!r} can move a terminal's cursor")
+        back = subprocess.run(["sh", "-c", line], stdout=subprocess.PIPE, check=False,
+                              cwd=program.folder, env={**os.environ, **path}).stdout
+        checks.that(back == b"\0".join([b"train", *words, b""]), f"{name!r}: {line} is {back!r}")
+
+
+def main(program, checks):
+    report(program, checks)
+    command_line(program, checks)
+
+
 if __name__ == "__main__":
-    p.in_folder(report)
+    p.in_folder(main)

@@ -6,6 +6,7 @@
 
 #include "interrupt.h"
 #include "machine.h"
+#include "shell_quote.h"
 
 enum { SWEEP_STEPS = 3 }; /* many layouts, few steps: each value of the optimizer's state is used */
 
@@ -151,26 +152,6 @@ exit:
     return status;
 }
 
-/* "lockstep verify --tp 2", with what a shell would need quoted shown in quotes. */
-static ls_status write_command_line(settings *s, const command_spec *command, int argc,
-                                    const char *const *argv)
-{
-    ls_status status = LS_OK;
-    size_t size = strlen("lockstep ") + strlen(command->name) + 1;
-    for (int i = 0; i < argc; i++) size += strlen(ls_show(argv[i])) + 3;
-    char *line = malloc(size);
-    if (line == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the command line");
-    size_t used = (size_t)snprintf(line, size, "lockstep %s", command->name);
-    for (int i = 0; i < argc; i++) {
-        const char *quote = strpbrk(argv[i], " \t\n\"'$&|;<>()*?#~") != NULL ? "'" : "";
-        used +=
-            (size_t)snprintf(line + used, size - used, " %s%s%s", quote, ls_show(argv[i]), quote);
-    }
-    s->command_line = line;
-exit:
-    return status;
-}
-
 static bool is_asked_for_help(int argc, const char *const *argv)
 {
     for (int i = 0; i < argc; i++)
@@ -262,7 +243,7 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
     if (command->mark != FOR_PLAN) LS_TRY(machine_holds_model(&s->run));
     if (command->mark != FOR_PLAN || s->text_file != NULL || s->images_folder != NULL)
         LS_TRY(settings_read_data(s));
-    LS_TRY(write_command_line(s, command, argc, argv));
+    LS_TRY(shell_command_line(command->name, argc, argv, &s->command_line));
 exit:
     if (status != LS_OK) settings_free(s);
     return status;
