@@ -42,7 +42,8 @@ ls_status ls_condition_init(pthread_cond_t *condition)
 #endif
     const int error = pthread_cond_init(condition, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (error != 0) LS_FAIL(LS_ERR_MEMORY, "no memory for a condition variable: %s", strerror(error));
+    if (error != 0)
+        LS_FAIL(LS_ERR_MEMORY, "no memory for a condition variable: %s", strerror(error));
 exit:
     return status;
 }

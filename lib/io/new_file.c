@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/unfinished.h"
 #include "lockstep/base/show.h"
 
 struct ls_new_file {
@@ -18,41 +19,17 @@ struct ls_new_file {
     char *name;      /* as the caller gave it, for texts   */
     char *place;     /* the same behind any symbolic link  */
     char *temporary; /* NULL when there is none to remove  */
-    int listed;      /* its place in `unfinished`, or -1   */
+    int listed;      /* its place among the unfinished, or -1 */
     void *map;       /* NULL: not mapped                   */
     size_t map_bytes;
 };
 
-/* The temporary names that stand now. An entry belongs to whoever takes it out, the file's own
- * thread or a signal handler, so that neither frees or removes what the other does. A file beyond
- * the last entry is not listed, and stays when the process is ended by a signal. */
-enum { MOST_LISTED = 16 };
-static _Atomic(char *) unfinished[MOST_LISTED];
-
-static void list(ls_new_file *file)
-{
-    for (int i = 0; i < MOST_LISTED && file->listed < 0; i++) {
-        char *none = NULL;
-        if (atomic_compare_exchange_strong(&unfinished[i], &none, file->temporary))
-            file->listed = i;
-    }
-}
-
 /* Whether the temporary name is still this file's to free. */
-static int unlist(ls_new_file *file)
+static bool unlist(ls_new_file *file)
 {
-    char *own = file->temporary;
     int listed = file->listed;
     file->listed = -1;
-    return listed < 0 || atomic_compare_exchange_strong(&unfinished[listed], &own, NULL);
-}
-
-void ls_new_files_abandon(void)
-{
-    for (int i = 0; i < MOST_LISTED; i++) {
-        const char *name = atomic_exchange(&unfinished[i], NULL);
-        if (name) unlink(name);
-    }
+    return ls_unfinished_take_off(listed, file->temporary);
 }
 
 /* What will be replaced, if anything, must be a plain file that may be written: a rename would
@@ -97,8 +74,13 @@ static ls_status open_temporary(ls_new_file *file)
     const char *slash = strrchr(file->place, '/');
     size_t folder = slash ? (size_t)(slash - file->place) + 1 : 0;
     size_t room = folder + 64;
+    sigset_t mask;
+    bool held = false;
     char *name = malloc(room);
     if (!name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(file->name));
+    held = ls_names_hold(&mask);
+    if (!held)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(file->name));
     memcpy(name, file->place, folder);
     if (file->place[folder] == '\0')
         LS_FAIL(LS_ERR_INPUT, "\"%s\": names no file to write", ls_show(file->name));
@@ -114,9 +96,10 @@ static ls_status open_temporary(ls_new_file *file)
                 ls_show_errno(errno));
     }
     file->temporary = name;
-    list(file);
+    file->listed = ls_unfinished_list(name);
     name = NULL;
 exit:
+    if (held) ls_names_release(&mask);
     free(name);
     return status;
 }
@@ -220,6 +203,8 @@ static int unmap(ls_new_file *file, bool keep)
 ls_status ls_new_file_commit(ls_new_file *file)
 {
     ls_status status = LS_OK;
+    sigset_t mask;
+    bool held = false;
     if (unmap(file, true) != 0)
         LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(errno));
     /* Some file systems have no fsync; they say EINVAL. */
@@ -227,11 +212,15 @@ ls_status ls_new_file_commit(ls_new_file *file)
         LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(errno));
     int closed = close(file->descriptor);
     file->descriptor = -1;
+    held = ls_names_hold(&mask);
+    if (!held)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(file->name));
     if (closed != 0 || rename(file->temporary, file->place) != 0)
         LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(errno));
     if (unlist(file)) free(file->temporary);
     file->temporary = NULL;
 exit:
+    if (held) ls_names_release(&mask);
     return status;
 }
 

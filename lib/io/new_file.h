@@ -34,8 +34,4 @@ ls_status ls_new_file_commit(ls_new_file *file) LS_MUST_USE;
 /* Removes what was not committed. */
 void ls_new_file_destroy(ls_new_file **file);
 
-/* Removes what no thread has committed so far, for a signal handler that ends the process at once:
- * calls nothing but unlink. Nothing can be committed after that. */
-void ls_new_files_abandon(void);
-
 #endif

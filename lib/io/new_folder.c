@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/unfinished.h"
 #include "lockstep/base/show.h"
 
 /* Something in the folder. */
@@ -62,6 +63,7 @@ static void remove_parts(ls_new_folder *folder)
 
 void ls_new_folders_abandon(void)
 {
+    ls_unfinished_remove();
     for (int i = 0; i < MOST_LISTED; i++) {
         ls_new_folder *folder = atomic_exchange(&unfinished[i], NULL);
         if (folder) remove_parts(folder);
@@ -119,6 +121,10 @@ static ls_status open_temporary(ls_new_folder *folder)
 {
     ls_status status = LS_OK;
     char *name = NULL;
+    sigset_t mask;
+    const bool held = ls_names_hold(&mask);
+    if (!held)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(folder->name));
     for (int attempt = 0; !folder->temporary; attempt++) {
         LS_TRY(temporary_name(folder, &name));
         if (mkdir(name, 0777) == 0) {
@@ -135,6 +141,7 @@ static ls_status open_temporary(ls_new_folder *folder)
     }
     list(folder);
 exit:
+    if (held) ls_names_release(&mask);
     free(name);
     return status;
 }
@@ -182,11 +189,16 @@ ls_status ls_new_folder_inner(ls_new_folder *folder, const char *name)
 {
     ls_status status = LS_OK;
     const char *path = NULL;
+    sigset_t mask;
+    const bool held = ls_names_hold(&mask);
+    if (!held)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(folder->name));
     LS_TRY(add(folder, name, true, &path));
     if (mkdir(path, 0777) != 0)
         LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(folder->name),
                 ls_show_errno(errno));
 exit:
+    if (held) ls_names_release(&mask);
     return status;
 }
 
@@ -214,6 +226,10 @@ ls_status ls_new_folder_commit(ls_new_folder *folder)
     ls_status status = LS_OK;
     char *old = NULL;
     struct stat about;
+    sigset_t mask;
+    const bool held = ls_names_hold(&mask); /* to the end: no signal leaves half of `old` */
+    if (!held)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(folder->name));
     if (stat(folder->place, &about) == 0) {
         LS_TRY(temporary_name(folder, &old));
         if (rename(folder->place, old) != 0)
@@ -231,6 +247,7 @@ ls_status ls_new_folder_commit(ls_new_folder *folder)
     folder->temporary = NULL;
     if (old) remove_old(old, 1);
 exit:
+    if (held) ls_names_release(&mask);
     free(old);
     return status;
 }
@@ -239,9 +256,13 @@ void ls_new_folder_destroy(ls_new_folder **folder)
 {
     ls_new_folder *own = *folder;
     if (!own) return;
+    sigset_t mask;
+    const bool held = ls_names_hold(&mask);
     if (own->temporary) remove_parts(own);
+    const bool mine = unlist(own);
+    if (held) ls_names_release(&mask);
     *folder = NULL;
-    if (!unlist(own)) return; /* a signal handler is walking over it, and the process ends */
+    if (!mine) return; /* a signal handler is walking over it, and the process ends */
     for (part *p = atomic_load(&own->all), *next; p; p = next) {
         next = p->next;
         free(p);

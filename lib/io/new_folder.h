@@ -30,8 +30,9 @@ ls_status ls_new_folder_commit(ls_new_folder *folder) LS_MUST_USE;
 /* Removes what was not committed. */
 void ls_new_folder_destroy(ls_new_folder **folder);
 
-/* Removes what no thread has committed so far, for a signal handler that ends the process at once,
- * after ls_new_files_abandon: calls nothing but unlink and rmdir. */
+/* Removes the files and folders that no thread has committed so far, for a signal handler that ends
+ * the process at once: calls nothing but poll, unlink and rmdir. Nothing can be committed after
+ * that. */
 void ls_new_folders_abandon(void);
 
 #endif

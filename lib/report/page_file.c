@@ -8,13 +8,28 @@
 #include <unistd.h>
 
 #include "io/new_file.h"
+#include "io/unfinished.h"
 #include "lockstep/base/show.h"
 
 struct ls_page {
     char *folder;
     ls_new_file *file;
-    bool made_folder; /* and nothing stands in it yet */
+    bool made_folder; /* and nothing is in it yet */
+    int listed;       /* then its place among the unfinished */
 };
+
+/* 0; 1 with errno; -1: the program is ending. */
+static int make_folder(ls_page *page)
+{
+    sigset_t mask;
+    if (!ls_names_hold(&mask)) return -1;
+    page->made_folder = mkdir(page->folder, 0777) == 0;
+    const int error = errno;
+    if (page->made_folder) page->listed = ls_unfinished_list(page->folder);
+    ls_names_release(&mask);
+    errno = error;
+    return page->made_folder ? 0 : 1;
+}
 
 ls_status ls_page_open(ls_page **ret_page, const char *folder)
 {
@@ -24,16 +39,19 @@ ls_status ls_page_open(ls_page **ret_page, const char *folder)
     size_t size = strlen(folder) + sizeof "/index.html";
     ls_page *page = calloc(1, sizeof *page);
     if (page == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a report");
+    page->listed = -1;
     page->folder = strdup(folder);
     path = malloc(size);
     if (page->folder == NULL || path == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a report");
     snprintf(path, size, "%s/index.html", page->folder);
-    if (mkdir(folder, 0777) == 0)
-        page->made_folder = true;
-    else if (errno != EEXIST)
+    const int made = make_folder(page);
+    if (made < 0)
+        LS_FAIL(LS_ERR_IO, "--report %s: cannot be written: the program is ending",
+                ls_show(folder));
+    if (made > 0 && errno != EEXIST)
         LS_FAIL(LS_ERR_IO, "--report %s: the folder cannot be made: %s", ls_show(folder),
                 ls_show_errno(errno));
-    else if (stat(folder, &there) == 0 && !S_ISDIR(there.st_mode))
+    if (made > 0 && stat(folder, &there) == 0 && !S_ISDIR(there.st_mode))
         LS_FAIL(LS_ERR_INPUT, "--report %s: a file of this name is there; a folder is needed",
                 ls_show(folder));
     LS_TRY(ls_new_file_create(&page->file, path));
@@ -72,7 +90,7 @@ void ls_page_close(ls_page **page)
     if (p == NULL) return;
     ls_new_file_destroy(&p->file);
     if (p->made_folder) rmdir(p->folder);
-    free(p->folder);
+    if (ls_unfinished_take_off(p->listed, p->folder)) free(p->folder);
     free(p);
     *page = NULL;
 }

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/new_file.h"
 #include "io/new_folder.h"
 #include "lockstep/comm/trace.h"
 #include "lockstep/io/safetensors.h"
@@ -169,7 +168,6 @@ void ls_train_result_free(ls_train_result *result)
 
 void ls_train_abandon_files(void)
 {
-    ls_new_files_abandon();
     ls_new_folders_abandon();
 }
 

@@ -47,7 +47,7 @@ static uint64_t size_of(size_t t)
 
 static unsigned char byte_of(size_t t, size_t i)
 {
-    return (unsigned char)(31 * t + 7 * i + 1);
+    return (unsigned char)((31 * t + 7 * i + 1) % 61); /* no NaN in any format */
 }
 
 typedef struct filler {
@@ -251,7 +251,6 @@ START_TEST(folder_abandoned_by_a_signal_handler)
     ls_new_file *file = NULL;
     ASSERT_OK(ls_new_folder_file(made, "half", &path));
     ASSERT_OK(ls_new_file_create(&file, path));
-    ls_new_files_abandon();
     ls_new_folders_abandon();
     ck_assert_int_eq(scratch_entries(f), 0);
     ASSERT_SAYS(ls_new_folder_commit(made), LS_ERR_IO, "abandoned/x", "cannot be written");

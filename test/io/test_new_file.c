@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "io/new_file.h"
+#include "io/unfinished.h"
 #include "io/scratch.h"
 #include "lockstep/io/npy.h"
 #include "lockstep/io/safetensors.h"
@@ -207,11 +208,12 @@ START_TEST(folder_or_file_that_may_not_be_written)
 }
 END_TEST
 
-/* What a signal handler does before it ends the process: more files than it keeps a list of, one of
+enum { FILES = 20, LISTED = 16 };
+
+/* What a signal handler does before it ends the process: as many files as it keeps a list of, one of
  * them committed, one given up. */
 START_TEST(abandoned_by_a_signal_handler)
 {
-    enum { FILES = 20, LISTED = 16 };
     const char *f = folder("abandoned");
     ls_new_file *files[FILES] = {NULL};
     char name[8];
@@ -223,21 +225,31 @@ START_TEST(abandoned_by_a_signal_handler)
     ASSERT_OK(ls_new_file_commit(files[3]));
     ls_new_file_destroy(&files[5]);
     ck_assert_int_eq(scratch_entries(f), LISTED - 1);
-    ls_new_files_abandon();
+    ls_unfinished_remove();
     ck_assert_int_eq(scratch_entries(f), 1);
     assert_holds(inside(f, "3"), "half");
     ASSERT_SAYS(ls_new_file_commit(files[0]), LS_ERR_IO, "abandoned/0", "cannot be written");
     for (int i = 0; i < LISTED; i++) ls_new_file_destroy(&files[i]);
     ck_assert_int_eq(scratch_entries(f), 1);
+    ASSERT_SAYS(ls_new_file_create(&files[0], inside(f, "0")), LS_ERR_IO, "abandoned/0",
+                "cannot be written: the program is ending");
+    ck_assert_int_eq(scratch_entries(f), 1);
+}
+END_TEST
 
-    /* Those beyond the list are kept as carefully as before. */
+/* Those beyond the list are kept as carefully as the others. */
+START_TEST(more_than_are_listed)
+{
+    const char *f = folder("many");
+    ls_new_file *files[FILES] = {NULL};
+    char name[8];
     for (int i = 0; i < FILES; i++) {
         snprintf(name, sizeof name, "%d", i);
         ASSERT_OK(ls_new_file_create(&files[i], inside(f, name)));
     }
     for (int i = 0; i < FILES; i += 2) ASSERT_OK(ls_new_file_commit(files[i]));
     for (int i = 0; i < FILES; i++) ls_new_file_destroy(&files[i]);
-    ck_assert_int_eq(scratch_entries(f), 1 + FILES / 2);
+    ck_assert_int_eq(scratch_entries(f), FILES / 2);
 }
 END_TEST
 
@@ -284,6 +296,7 @@ int main(void)
     tcase_add_test(tcase, names_of_any_kind);
     tcase_add_test(tcase, folder_or_file_that_may_not_be_written);
     tcase_add_test(tcase, abandoned_by_a_signal_handler);
+    tcase_add_test(tcase, more_than_are_listed);
     tcase_add_test(tcase, full_disk);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -2,13 +2,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "command.h"
+#include "early.h"
 #include "interrupt.h"
 
 static const command_spec commands[] = {
@@ -140,17 +140,16 @@ static int leave(int code, ls_status status)
 
 int main(int argc, char **argv)
 {
+    early_end();
     occupy_closed_streams();
-    listen_to_interrupts();
     ls_status status = run(argc, (const char *const *)argv);
     if (status == LS_OK || status == LS_DIFFERENT) {
         ls_status printed = finish_output();
         if (printed != LS_OK) status = printed;
     }
     if (interrupt_signal() != 0 && status != LS_OK && status != LS_DIFFERENT) {
-        /* Who closed the pipe has heard enough. */
-        if (interrupt_signal() != SIGPIPE) fprintf(stderr, "lockstep: interrupted\n");
-        return leave(128 + interrupt_signal(), status);
+        fflush(NULL);
+        leave_interrupted();
     }
     if (status != LS_OK && status != LS_DIFFERENT)
         fprintf(stderr, "lockstep: %s\n", ls_error_text());

@@ -145,7 +145,8 @@ static ls_status verify_engine(verification *v, ls_engine engine)
     ls_progress_clear(&v->progress);
     fprintf(v->out, "%-*s %-9s loss %.6g to %.6g  %.16s  %8s\n", v->width, "serial",
             ls_engine_name(engine), ls_shown(baseline->result.first_loss),
-            ls_shown(baseline->result.last_loss), baseline->result.digest, ls_duration_text(baseline->result.ns, time));
+            ls_shown(baseline->result.last_loss), baseline->result.digest,
+            ls_duration_text(baseline->result.ns, time));
     print_undefined(v->out, &baseline->undefined);
     print_truth(v->out, baseline, v->width);
     fflush(v->out);
