@@ -135,53 +135,64 @@ static void begin_network(ls_config *config)
     config->net.channel_granules = 4;
 }
 
-static ls_status read_object(json_t *object, const char *file, ls_config *ret_config)
+/* On failure *config is undefined. */
+static ls_status read_into(ls_config *config, json_t *object, const char *file)
 {
     ls_status status = LS_OK;
-    ls_config config;
     if (ls_foreign_config_is(object)) {
-        LS_TRY(ls_foreign_config_read(object, file, &config));
-        LS_TRY(ls_config_check_file(&config, file));
-        *ret_config = config;
+        LS_TRY(ls_foreign_config_read(object, file, config));
+        LS_TRY(ls_config_check_file(config, file));
         goto exit;
     }
     const json_t *network = json_object_get(object, "network");
     json_t *base = json_object_get(object, "base");
-    LS_TRY(ls_config_named("gpt2-nano", &config));
-    if (network) begin_network(&config);
-    if (base) LS_TRY(read_base(&config, base, file));
-    if (network && config.kind != LS_MODEL_NET)
+    LS_TRY(ls_config_named("gpt2-nano", config));
+    if (network) begin_network(config);
+    if (base) LS_TRY(read_base(config, base, file));
+    if (network && config->kind != LS_MODEL_NET)
         LS_FAIL(LS_ERR_INPUT,
                 "%s: base %s: is a transformer and has no \"network\"; use alexnet-nano "
                 "or resnet-nano, or leave it out",
                 ls_show(file), ls_config_show_value(base));
-    strcpy(config.name, "custom");
-    bool one_kv_per_head = config.kv_heads == config.heads;
+    strcpy(config->name, "custom");
+    bool one_kv_per_head = config->kv_heads == config->heads;
 
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value)
     {
         const ls_field *field = field_named(key);
-        if (field && config.kind == LS_MODEL_NET && !ls_field_of_net(field))
+        if (field && config->kind == LS_MODEL_NET && !ls_field_of_net(field))
             LS_FAIL(LS_ERR_INPUT,
                     "%s: %s: a convolutional network has none; known keys: name, base, batch, "
                     "label_smoothing, network",
                     ls_show(file), key);
         if (field)
-            LS_TRY(read_field(&config, field, value, file));
+            LS_TRY(read_field(config, field, value, file));
         else if (strcmp(key, "name") == 0)
-            LS_TRY(read_name(&config, value, file));
+            LS_TRY(read_name(config, value, file));
         else if (strcmp(key, "network") == 0)
-            LS_TRY(ls_net_read(value, file, &config.net));
+            LS_TRY(ls_net_read(value, file, &config->net));
         else if (strcmp(key, "base") != 0)
             LS_TRY(unknown_key(key, file));
     }
     /* A model without shared key/value heads stays one when only its heads are changed. */
-    if (one_kv_per_head && !json_object_get(object, "kv_heads")) config.kv_heads = config.heads;
-    LS_TRY(ls_config_check_file(&config, file));
-    *ret_config = config;
+    if (one_kv_per_head && !json_object_get(object, "kv_heads")) config->kv_heads = config->heads;
+    LS_TRY(ls_config_check_file(config, file));
 exit:
+    return status;
+}
+
+/* A description is 40 KB, and a thread's stack may be 128 KiB. */
+static ls_status read_object(json_t *object, const char *file, ls_config *ret_config)
+{
+    ls_status status = LS_OK;
+    ls_config *config = malloc(sizeof *config);
+    if (!config) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(file));
+    LS_TRY(read_into(config, object, file));
+    *ret_config = *config;
+exit:
+    free(config);
     return status;
 }
 

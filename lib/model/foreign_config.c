@@ -280,31 +280,30 @@ static bool has_architecture(const json_t *object, const char *name)
 }
 
 static ls_status read_kind(const json_t *object, const char *file, const kind *k,
-                           ls_config *ret_config)
+                           ls_config *config)
 {
     ls_status status = LS_OK;
-    ls_config config = k->defaults;
-    strcpy(config.name, k->type);
-    config.batch = 8;
-    config.rope_theta = 10000;
-    config.init_std = 0.02;
+    *config = k->defaults;
+    strcpy(config->name, k->type);
+    config->batch = 8;
+    config->rope_theta = 10000;
+    config->init_std = 0.02;
     for (int i = 0; i < MOST_KEYS && k->keys[i].theirs; i++) {
         const json_t *value = get(object, k->keys[i].theirs);
-        if (value) LS_TRY(read_key(&config, file, &k->keys[i], value));
+        if (value) LS_TRY(read_key(config, file, &k->keys[i], value));
     }
-    LS_TRY(read_activation(&config, file, k, object));
-    LS_TRY(read_dropouts(&config, file, k, object));
+    LS_TRY(read_activation(config, file, k, object));
+    LS_TRY(read_dropouts(config, file, k, object));
     for (int i = 0; i < MOST_DEMANDS && k->demands[i].key; i++)
         LS_TRY(check_demand(file, &k->demands[i], object));
-    if (config.position == LS_ROTARY) LS_TRY(read_rotary(&config, file, object));
-    if (has_architecture(object, "BertForMaskedLM")) config.sentence_order = false;
-    if (config.kv_heads == 0) config.kv_heads = config.heads;
-    if (config.d_ff == 0) config.d_ff = 4 * config.d_model;
+    if (config->position == LS_ROTARY) LS_TRY(read_rotary(config, file, object));
+    if (has_architecture(object, "BertForMaskedLM")) config->sentence_order = false;
+    if (config->kv_heads == 0) config->kv_heads = config->heads;
+    if (config->d_ff == 0) config->d_ff = 4 * config->d_model;
     const json_t *head = get(object, "head_dim");
-    if (head && (!json_is_integer(head) || config.d_model % config.heads != 0 ||
-                 (size_t)json_integer_value(head) != ls_config_head_width(&config)))
+    if (head && (!json_is_integer(head) || config->d_model % config->heads != 0 ||
+                 (size_t)json_integer_value(head) != ls_config_head_width(config)))
         LS_TRY(refuse(file, "head_dim", head, "the model width divided by the heads"));
-    *ret_config = config;
 exit:
     return status;
 }

@@ -1,6 +1,7 @@
 /* traced_run.c - a training run that is taken down: beforehand whether its file can be written,
  * afterwards what the serial baseline takes for a step, and the file. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -83,15 +84,18 @@ static ls_status measure_serial_step(const ls_run *traced, const ls_param_table 
     ls_train_result result = {0};
     stop_watch watch = {0, 0};
     ls_watcher watcher = {&watch, on_begin, NULL, on_step};
-    ls_run run = *traced;
-    run.serial = true;
-    run.load = run.save = run.trace = NULL;
-    run.world = (ls_world_options){.stop = traced->world.stop};
-    run.steps = traced_steps < MEASURED_STEPS ? traced_steps : MEASURED_STEPS;
-    LS_TRY(ls_train_either(&run, table, &watcher, &result));
+    ls_run *run = malloc(sizeof *run); /* large for a stack */
+    if (!run) LS_FAIL(LS_ERR_MEMORY, "no memory for a run");
+    *run = *traced;
+    run->serial = true;
+    run->load = run->save = run->trace = NULL;
+    run->world = (ls_world_options){.stop = traced->world.stop};
+    run->steps = traced_steps < MEASURED_STEPS ? traced_steps : MEASURED_STEPS;
+    LS_TRY(ls_train_either(run, table, &watcher, &result));
     uint64_t steps = result.last_step - result.first_step;
     *ret_ns = steps > 0 ? (watch.end_ns - watch.begin_ns) / steps : 0;
 exit:
+    free(run);
     ls_train_result_free(&result);
     return status;
 }

@@ -67,7 +67,8 @@ typedef struct ls_run {
 } ls_run;
 
 /* The defaults of the command line: adamw, lr 1e-3 (of a network 3e-3), betas 0.9 0.95, eps 1e-8,
- * decay 0.1, clip 1, seed 1234, batch of the configuration, f32, portable. */
+ * decay 0.1, clip 1, seed 1234, batch of the configuration, f32, portable. config: not a part of
+ * *ret_run. */
 void ls_run_defaults(ls_run *ret_run, const ls_config *config);
 
 /* Whether everything but the text (ls_text_check_model) or the images (ls_images_check) fits

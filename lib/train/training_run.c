@@ -20,23 +20,21 @@ ls_status ls_train_layout_f64(const ls_run *run, const ls_param_table *table,
 
 void ls_run_defaults(ls_run *ret_run, const ls_config *config)
 {
-    ls_run run;
-    memset(&run, 0, sizeof run);
-    run.config = *config;
-    run.layout = ls_layout_serial();
-    run.engine = LS_ENGINE_PORTABLE;
-    run.dtype = LS_F32;
-    run.seed = 1234;
-    run.steps = 20;
-    run.batch = config->batch;
-    run.optimizer = LS_ADAMW;
-    run.lr = config->kind == LS_MODEL_NET ? 3e-3 : 1e-3;
-    run.beta1 = 0.9;
-    run.beta2 = 0.95;
-    run.adam_eps = 1e-8;
-    run.weight_decay = 0.1;
-    run.clip = 1;
-    *ret_run = run;
+    memset(ret_run, 0, sizeof *ret_run);
+    ret_run->config = *config;
+    ret_run->layout = ls_layout_serial();
+    ret_run->engine = LS_ENGINE_PORTABLE;
+    ret_run->dtype = LS_F32;
+    ret_run->seed = 1234;
+    ret_run->steps = 20;
+    ret_run->batch = config->batch;
+    ret_run->optimizer = LS_ADAMW;
+    ret_run->lr = config->kind == LS_MODEL_NET ? 3e-3 : 1e-3;
+    ret_run->beta1 = 0.9;
+    ret_run->beta2 = 0.95;
+    ret_run->adam_eps = 1e-8;
+    ret_run->weight_decay = 0.1;
+    ret_run->clip = 1;
 }
 
 /* Whether the batch gives every batch norm a variance. */
@@ -54,17 +52,30 @@ exit:
     return status;
 }
 
+/* With the run's batch in place of the model's. A description is large for a stack. */
+static ls_status check_layout(const ls_run *run)
+{
+    ls_status status = LS_OK;
+    ls_config *config = malloc(sizeof *config);
+    if (!config) LS_FAIL(LS_ERR_MEMORY, "no memory for a model's description");
+    *config = run->config;
+    config->batch = run->batch;
+    LS_TRY(ls_layout_check(&run->layout, config));
+exit:
+    free(config);
+    return status;
+}
+
 ls_status ls_run_check(const ls_run *run)
 {
     ls_status status = LS_OK;
-    ls_config config = run->config;
-    config.batch = run->batch;
+    const bool net = run->config.kind == LS_MODEL_NET;
     LS_TRY(ls_config_check(&run->config));
     if (run->batch < 1)
         LS_FAIL(LS_ERR_INPUT, "--batch 0: a batch has at least one %s",
-                config.kind == LS_MODEL_NET ? "image" : "sequence");
-    if (config.kind == LS_MODEL_NET) LS_TRY(check_batch_norms(run));
-    if (!run->serial) LS_TRY(ls_layout_check(&run->layout, &config));
+                net ? "image" : "sequence");
+    if (net) LS_TRY(check_batch_norms(run));
+    if (!run->serial) LS_TRY(check_layout(run));
     if (run->dtype != LS_F32 && run->dtype != LS_F64)
         LS_FAIL(LS_ERR_INPUT, "--dtype %s: use f32 or f64", ls_dtype_name(run->dtype));
     if (run->steps > UINT32_MAX)
@@ -115,11 +126,13 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result
     static const ls_watcher nobody;
     ls_status status = LS_OK;
     ls_param_table *table = NULL;
-    ls_run seeded = *run;
+    ls_run *seeded = malloc(sizeof *seeded);
     ls_trace *trace = NULL;
     ls_train_result result = {0};
     ls_safetensors_writer *trial = NULL;
 
+    if (!seeded) LS_FAIL(LS_ERR_MEMORY, "no memory for a run");
+    *seeded = *run;
     LS_TRY(ls_run_check(run));
     if (!run->given) LS_TRY(ls_run_check_data(run));
     LS_TRY(ls_param_table_create(&table, &run->config));
@@ -133,16 +146,17 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result
     if (run->trace) {
         LS_TRY(ls_trace_check(run));
         LS_TRY(ls_trace_create(&trace));
-        seeded.world.trace = trace;
+        seeded->world.trace = trace;
     }
     /* A run that goes on draws from the stream that it began with, unless told otherwise. */
-    if (seeded.load && !seeded.initial && !seeded.seed_given)
-        LS_TRY(ls_checkpoint_seed(seeded.load, seeded.seed, &seeded.seed));
-    LS_TRY(ls_train_either(&seeded, table, watcher, &result));
-    if (trace) LS_TRY(ls_trace_save(&seeded, table, &result, trace));
+    if (seeded->load && !seeded->initial && !seeded->seed_given)
+        LS_TRY(ls_checkpoint_seed(seeded->load, seeded->seed, &seeded->seed));
+    LS_TRY(ls_train_either(seeded, table, watcher, &result));
+    if (trace) LS_TRY(ls_trace_save(seeded, table, &result, trace));
     *ret_result = result;
     result.rank = NULL;
 exit:
+    free(seeded);
     ls_train_result_free(&result);
     ls_trace_destroy(&trace);
     ls_param_table_destroy(&table);

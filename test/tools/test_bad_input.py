@@ -366,8 +366,7 @@ def diverged(program, checks):
     checks.that(done.status == 0 and "nan" in done.out, f"does not diverge\n{done}")
     layouts = ("tp 3", "dp 2", "pp 2", "dp 2 x pp 2 x tp 2, sp, 1f1b, 2 micro-batches")
     done = program.run("verify", "--no-truth", *words, "--layouts", "; ".join(layouts))
-    checks.that(done.status == 1 and "4 layouts, 0 bit-exact, 0 different" in done.out
-                and "4 layouts are undefined: no bit differs" in done.out, f"diverged\n{done}")
+    checks.that(done.status == 1 and "0 bit-exact, 0 different" in done.out, f"diverged\n{done}")
     digests = set()
     for layout in (["--serial"], ["--dp", "2"], ["--pp", "2", "--tp", "2"]):
         done = program.run("train", "--steps", "9", "--optimizer", "sgd", "--load",

@@ -219,8 +219,8 @@ json_t *json_compared(const ls_report *report, const ls_report_run *run)
 {
     return json_pack(
         "{s:o, s:s, s:s, s:b, s:o, s:o}", "layout",
-        json_layout(&run->layout, &report->common.config), "engine", ls_engine_name(run->engine), "status", verdict_of(run), "bit_exact",
-        (int)run->equal, "departure",
+        json_layout(&run->layout, &report->common.config), "engine", ls_engine_name(run->engine),
+        "status", verdict_of(run), "bit_exact", (int)run->equal, "departure",
         run->equal || run->undefined ? json_null() : json_departure(&run->departure), "result",
         json_result(&run->result, report->common.config.kind, report->n_runs <= LS_PAGE_ROWS));
 }

@@ -7,9 +7,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "command.h"
 #include "early.h"
 #include "interrupt.h"
+
+static const size_t STACK_BYTES = (size_t)8 << 20; /* as the ranks have */
 
 static const command_spec commands[] = {
     {"train", "trains a model in a layout", FOR_TRAIN, train_command},
@@ -138,11 +141,16 @@ static int leave(int code, ls_status status)
     _exit(code);
 }
 
-int main(int argc, char **argv)
+typedef struct whole_run {
+    int argc;
+    const char *const *argv;
+    int code;
+} whole_run;
+
+static void *run_all(void *argument)
 {
-    early_end();
-    occupy_closed_streams();
-    ls_status status = run(argc, (const char *const *)argv);
+    whole_run *all = argument;
+    ls_status status = run(all->argc, all->argv);
     if (status == LS_OK || status == LS_DIFFERENT) {
         ls_status printed = finish_output();
         if (printed != LS_OK) status = printed;
@@ -153,5 +161,24 @@ int main(int argc, char **argv)
     }
     if (status != LS_OK && status != LS_DIFFERENT)
         fprintf(stderr, "lockstep: %s\n", ls_error_text());
-    return leave(ls_exit_code(status), status);
+    all->code = leave(ls_exit_code(status), status);
+    return NULL;
+}
+
+/* The first thread's stack is what `ulimit -s` or the C library says, 128 KiB with musl; a model's
+ * description and its copies take several times 40 KiB. So a thread with a stack of known size does
+ * all the work; where the system has no thread to give, the first one tries. */
+int main(int argc, char **argv)
+{
+    whole_run all = {argc, (const char *const *)argv, 0};
+    ls_thread thread;
+    early_end();
+    occupy_closed_streams();
+    if (ls_thread_start(&thread, STACK_BYTES, run_all, &all) == LS_OK) {
+        ls_thread_join(&thread);
+    } else {
+        ls_error_clear();
+        run_all(&all);
+    }
+    return all.code;
 }
