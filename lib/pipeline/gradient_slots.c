@@ -30,3 +30,15 @@ exit:
     free(runs);
     return status;
 }
+
+bool ls_same_backward_order(const ls_schedule *schedule, int one, int other)
+{
+    const ls_task *a = ls_schedule_of(schedule, one), *b = ls_schedule_of(schedule, other);
+    const int n = schedule->n_tasks;
+    for (int i = 0, j = 0;; i++, j++) {
+        while (i < n && a[i].pass != LS_BACKWARD) i++;
+        while (j < n && b[j].pass != LS_BACKWARD) j++;
+        if (i == n || j == n) return i == j;
+        if (a[i].chunk != b[j].chunk || a[i].micro_batch != b[j].micro_batch) return false;
+    }
+}

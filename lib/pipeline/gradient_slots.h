@@ -10,4 +10,7 @@
 ls_status ls_gradient_slots_of(const ls_schedule *schedule, int pp_rank, size_t batch, size_t first,
                                size_t sequences, size_t *ret_slots) LS_MUST_USE;
 
+/* Whether two pipeline ranks do their backward passes in the same order: then they need as many. */
+bool ls_same_backward_order(const ls_schedule *schedule, int one, int other);
+
 #endif

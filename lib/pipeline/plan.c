@@ -51,10 +51,11 @@ static ls_stage_part stage_of(const ls_plan *plan, const size_t *bounds, int num
 typedef struct shared {
     size_t slots;      /* of gradients */
     uint64_t messages; /* sequences in the buffers of messages */
+    size_t sequences;  /* of the replica */
 } shared;
 
-static void plan_rank(ls_plan *plan, const ls_plan_setup *setup, const ls_param_table *table,
-                      const held *sum, const shared *common, int rank)
+static void plan_rank(ls_plan *plan, const ls_plan_setup *setup, size_t granules, const held *sum,
+                      const shared *common, int rank)
 {
     const ls_layout *layout = &plan->layout;
     ls_rank_plan *own = &plan->rank[rank];
@@ -68,7 +69,7 @@ static void plan_rank(ls_plan *plan, const ls_plan_setup *setup, const ls_param_
     ls_step_ends ends = {.at = at,
                          .gradients = sum->made,
                          .tied = sum->received,
-                         .granules = ls_param_table_granules(table)};
+                         .granules = granules};
 
     ls_layout_stage_bounds(layout, plan->config.layers, bounds);
     for (int c = 0; c < layout->virtual_stages; c++) {
@@ -101,29 +102,40 @@ static ls_status plan_ranks(ls_plan *plan, const ls_plan_setup *setup, const ls_
     ls_status status = LS_OK;
     const ls_layout *layout = &plan->layout;
     ls_places *places = NULL;
+    const size_t granules = ls_param_table_granules(table);
     held *sums = malloc((size_t)layout->tp * sizeof *sums);
-    if (!sums) LS_FAIL(LS_ERR_MEMORY, "no memory for a plan of %d ranks", plan->ranks);
+    shared *commons = calloc((size_t)layout->dp, sizeof *commons);
+    if (!sums || !commons) LS_FAIL(LS_ERR_MEMORY, "no memory for a plan of %d ranks", plan->ranks);
     LS_TRY(ls_places_create(&places, plan->schedule));
     for (int pp = 0; pp < layout->pp; pp++) {
+        const bool same_order = pp > 0 && ls_same_backward_order(plan->schedule, pp - 1, pp);
         for (int tp = 0; tp < layout->tp; tp++) {
             ls_coordinates at = {.tp = tp, .pp = pp};
             sums[tp] = held_by(plan, table, ls_layout_rank(layout, at));
         }
         for (int dp = 0; dp < layout->dp; dp++) {
             ls_share own = ls_share_of(setup->batch, (size_t)layout->dp, (size_t)dp);
-            shared common;
-            LS_TRY(ls_gradient_slots_of(plan->schedule, pp, setup->batch, own.first, own.count,
-                                        &common.slots));
-            LS_TRY(ls_schedule_messages(places, pp, own.count, &common.messages));
+            shared *common = &commons[dp];
+            /* What costs a walk through the schedule is asked once for all that share the answer.
+             */
+            if (!same_order)
+                LS_TRY(ls_gradient_slots_of(plan->schedule, pp, setup->batch, own.first, own.count,
+                                            &common->slots));
+            common->sequences = own.count;
+            if (dp > 0 && common[-1].sequences == own.count)
+                common->messages = common[-1].messages;
+            else
+                LS_TRY(ls_schedule_messages(places, pp, own.count, &common->messages));
             for (int tp = 0; tp < layout->tp; tp++) {
                 ls_coordinates at = {.tp = tp, .dp = dp, .pp = pp};
-                plan_rank(plan, setup, table, &sums[tp], &common, ls_layout_rank(layout, at));
+                plan_rank(plan, setup, granules, &sums[tp], common, ls_layout_rank(layout, at));
             }
         }
     }
 exit:
     ls_places_destroy(&places);
     free(sums);
+    free(commons);
     return status;
 }
 

@@ -23,17 +23,10 @@ static void add_run(char *text, size_t size, int first, int last)
 
 static void name_groups(ls_rank_groups *groups, int ranks)
 {
-    for (int g = 0; g < groups->count; g++) {
-        ls_rank_group *group = &groups->groups[g];
-        int first = -1;
-        for (int r = group->first; r <= ranks; r++) {
-            bool inside = r < ranks && groups->of[r] == g;
-            if (inside && first < 0) first = r;
-            if (!inside && first >= 0) {
-                add_run(group->text, sizeof group->text, first, r - 1);
-                first = -1;
-            }
-        }
+    for (int first = 0, end; first < ranks; first = end) {
+        ls_rank_group *group = &groups->groups[groups->of[first]];
+        for (end = first + 1; end < ranks && groups->of[end] == groups->of[first];) end++;
+        add_run(group->text, sizeof group->text, first, end - 1);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "lockstep/parallel/placement.h"
 #include "lockstep/pipeline/plan.h"
 #include "oracle/verify.h"
+#include "pipeline/gradient_slots.h"
 #include "plan_fixture.h"
 
 /* Models of 5 layers, small enough for hundreds of runs. */
@@ -265,6 +266,42 @@ START_TEST(stages_of_parameters)
 }
 END_TEST
 
+/* A plan asks once for pipeline ranks whose backward passes have one order: that they are told apart
+ * from others, and need as many slots. */
+START_TEST(one_order_one_answer)
+{
+    static const struct {
+        ls_schedule_kind kind;
+        int M, V;
+    } cases[] = {{LS_GPIPE, 5, 1}, {LS_1F1B, 5, 1}, {LS_1F1B, 2, 1}, {LS_INTERLEAVED, 8, 3}};
+    enum { K = 4, BATCH = 23, FIRST = 7, SEQUENCES = 11 };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ls_schedule *schedule = NULL;
+        size_t one, other;
+        ck_assert_int_eq(
+            ls_schedule_create(&schedule, cases[i].kind, K, cases[i].M, cases[i].V), LS_OK);
+        for (int p = 1; p < K; p++) {
+            ck_assert(ls_same_backward_order(schedule, p - 1, p));
+            ck_assert(ls_gradient_slots_of(schedule, p - 1, BATCH, FIRST, SEQUENCES, &one) ==
+                      LS_OK);
+            ck_assert(ls_gradient_slots_of(schedule, p, BATCH, FIRST, SEQUENCES, &other) == LS_OK);
+            ck_assert_uint_eq(one, other);
+        }
+        /* The last two backward passes of one rank change places. */
+        ls_task *row = schedule->tasks + 2 * schedule->n_tasks, *last = &row[schedule->n_tasks - 1];
+        ls_task *before = last - 1;
+        while (before->pass != LS_BACKWARD) before--;
+        const ls_task moved = *last;
+        *last = *before;
+        *before = moved;
+        ck_assert(!ls_same_backward_order(schedule, 1, 2));
+        ck_assert(!ls_same_backward_order(schedule, 2, 3));
+        ck_assert(ls_same_backward_order(schedule, 2, 2));
+        ls_schedule_destroy(&schedule);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("plan against runs");
@@ -278,6 +315,7 @@ int main(void)
     tcase_add_test(tests, choices);
     tcase_add_test(tests, bert);
     tcase_add_test(tests, stages_of_parameters);
+    tcase_add_test(tests, one_order_one_answer);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

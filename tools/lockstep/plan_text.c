@@ -83,12 +83,17 @@ exit:
     return status;
 }
 
-/* An operation that some rank calls. */
-static bool is_called(const ls_plan *plan, int operation)
+/* The operations that some rank calls; how many. */
+static size_t find_called(const ls_plan *plan, bool called[LS_OP_COUNT])
 {
-    for (int r = 0; r < plan->ranks; r++)
-        if (plan->rank[r].comm[operation].calls > 0) return true;
-    return false;
+    size_t count = 0;
+    for (int op = 0; op < LS_OP_COUNT; op++) {
+        called[op] = false;
+        for (int r = 0; r < plan->ranks && !called[op]; r++)
+            called[op] = plan->rank[r].comm[op].calls > 0;
+        count += called[op];
+    }
+    return count;
 }
 
 static ls_status print_traffic(FILE *file, const planned *p)
@@ -96,12 +101,11 @@ static ls_status print_traffic(FILE *file, const planned *p)
     ls_status status = LS_OK;
     ls_text_table *table = NULL;
     char text[LS_NUMBER_TEXT];
-    size_t called = 0;
-    for (int op = 0; op < LS_OP_COUNT; op++) called += is_called(p->plan, op);
-    LS_TRY(ls_text_table_create(&table, 1 + 2 * called));
+    bool called[LS_OP_COUNT];
+    LS_TRY(ls_text_table_create(&table, 1 + 2 * find_called(p->plan, called)));
     LS_TRY(ls_text_table_add(table, "rank"));
     for (int op = 0; op < LS_OP_COUNT; op++) {
-        if (!is_called(p->plan, op)) continue;
+        if (!called[op]) continue;
         LS_TRY(ls_text_table_add(table, "%s", ls_operation_name((ls_operation)op)));
         LS_TRY(ls_text_table_add(table, "bytes"));
     }
@@ -109,7 +113,7 @@ static ls_status print_traffic(FILE *file, const planned *p)
         const ls_rank_plan *rank = &p->plan->rank[p->groups.groups[g].first];
         LS_TRY(ls_text_table_add(table, "%s", p->groups.groups[g].text));
         for (int op = 0; op < LS_OP_COUNT; op++) {
-            if (!is_called(p->plan, op)) continue;
+            if (!called[op]) continue;
             LS_TRY(ls_text_table_add(table, "%s", ls_number_text(rank->comm[op].calls, text)));
             LS_TRY(ls_text_table_add(table, "%s", ls_number_text(rank->comm[op].bytes, text)));
         }
