@@ -2,12 +2,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/thread.h"
 #include "command.h"
 #include "early.h"
 #include "interrupt.h"
@@ -171,14 +171,16 @@ static void *run_all(void *argument)
 int main(int argc, char **argv)
 {
     whole_run all = {argc, (const char *const *)argv, 0};
-    ls_thread thread;
+    pthread_attr_t attributes;
+    pthread_t thread;
     early_end();
     occupy_closed_streams();
-    if (ls_thread_start(&thread, STACK_BYTES, run_all, &all) == LS_OK) {
-        ls_thread_join(&thread);
-    } else {
-        ls_error_clear();
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    if (pthread_create(&thread, &attributes, run_all, &all) == 0)
+        pthread_join(thread, NULL);
+    else
         run_all(&all);
-    }
+    pthread_attr_destroy(&attributes);
     return all.code;
 }
