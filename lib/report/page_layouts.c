@@ -42,7 +42,7 @@ static void write_run(FILE *file, const ls_report *report, const ls_report_run *
     if (!run->compared)
         fputs("<td>not compared</td>", file);
     else if (run->undefined)
-        fputs("<td class=\"bad\">undefined: the loss is not a number</td>", file);
+        fputs("<td class=\"bad\">undefined: holds NaN</td>", file);
     else if (run->equal)
         fputs("<td class=\"good\">bit-exact</td>", file);
     else {
