@@ -220,7 +220,6 @@ ls_status ls_dump(const ls_run *run, const char *path, const ls_dump_options *op
     /* Copies that differ are then written down, not compared. */
     d.run.no_digest = true;
     if (run->serial) d.run.layout = ls_layout_serial();
-    if (run->load || run->initial) own.start = LS_START_TRAINING;
     LS_TRY(check(&d.run));
     if (own.integers)
         LS_TRY(ls_config_require(&run->config, LS_MODEL_TRANSFORMER, "--integers"));

@@ -4,17 +4,18 @@
 
 #include "oracle/golden.h"
 
-/* Where the run's initial values and targets come from. As a training run has them, biases are 0
+/* Where the run's initial values and batches come from. As a training run has them, biases are 0
  * and norm scales 1, and no target is missing: a bias added once too often or a mean of means would
  * not show. */
 typedef enum ls_dump_start {
-    LS_START_TELLING = 0, /* every parameter drawn so that no term vanishes; some targets left out,
-                             unevenly over the sequences                                         */
-    LS_START_TRAINING     /* as `train` would begin, or run->load                                */
+    LS_START_TELLING = 0, /* every parameter drawn so that no term vanishes, unless run->load or
+                             run->initial has them; a text's batches changed so that mistakes show
+                             (GOLDEN.md), unless run->given has them                             */
+    LS_START_TRAINING     /* as `train` would begin and read                                     */
 } ls_dump_start;
 
 typedef struct ls_dump_options {
-    ls_dump_start start;   /* not read when run->load or run->initial is given; then as TRAINING */
+    ls_dump_start start;
     bool integers;         /* in place of the run: linear operations on small integers, whose
                               results are the same in any order and any format; of what follows
                               only the texts and `advance` are read */
@@ -39,9 +40,26 @@ typedef struct ls_dump_file {
 
 enum { LS_DUMP_FILES = 16 };
 
+/* What the start came to: what `start` had no effect on is LS_DUMP_GIVEN. */
+typedef enum ls_dump_source { LS_DUMP_TELLING, LS_DUMP_TRAINING, LS_DUMP_GIVEN } ls_dump_source;
+
+typedef struct ls_dump_told {
+    ls_dump_source weights, batch; /* images are LS_DUMP_GIVEN: they have nothing to change */
+    size_t biases;                 /* how many the model has */
+    size_t constant; /* of the given parameters: those that hold one value, as biases and scales
+                        before training do                                                       */
+    /* Of batches that tell. */
+    size_t steps, tokens, targets; /* targets that count, of so many tokens in all steps */
+    size_t ends, ends_met; /* words at ends of vocabulary shards; those met in every step */
+} ls_dump_told;
+
+/* "telling", "training", "given". */
+const char *ls_dump_source_name(ls_dump_source source);
+
 typedef struct ls_dump_summary {
     uint64_t seed, first_step;
     size_t tensors;
+    ls_dump_told start;               /* of integers: nothing */
     ls_dump_file file[LS_DUMP_FILES]; /* in the order in which they were finished */
     size_t files;
     uint64_t bytes;

@@ -1,51 +1,20 @@
-/* dump_batch.c - the batches of all steps and the masks of dropout, as files.
- *
- * With the telling start some targets are left out, unevenly: of the K targets of sequence b of B,
- * K (b + 1) / (2 B + 2), rounded down, those whose numbers in the stream TEST are smallest. Every
- * run of sequences then has another number of targets than its neighbour of the same length, so
- * that a mean of means is not the mean. Where there are sentence labels, the last sequence has
- * none. */
+/* dump_batch.c - the batches of all steps and the masks of dropout, as files. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lockstep/numerics/ignore.h"
 #include "lockstep/numerics/random.h"
 #include "oracle/dump_parts.h"
+#include "oracle/dump_telling.h"
 
 /* ---- the batches ---- */
-
-/* Leaves out the target of the sequence that has the smallest number. */
-static void leave_one_out(const dump *d, uint32_t step, size_t b, int32_t *targets)
-{
-    const size_t S = d->run.config.seq;
-    const ls_stream stream = {d->run.seed, LS_RANDOM_TEST, 0, step};
-    size_t least = S;
-    double smallest = 2;
-    for (size_t s = 0; s < S; s++) {
-        const double u = ls_random_uniform(stream, b * S + s);
-        if (targets[s] == LS_IGNORE || u >= smallest) continue;
-        smallest = u;
-        least = s;
-    }
-    if (least < S) targets[least] = LS_IGNORE;
-}
-
-static void leave_out(const dump *d, ls_step_batch *batch)
-{
-    const size_t B = d->run.batch, S = d->run.config.seq;
-    for (size_t b = 0; b < B; b++) {
-        size_t targets = 0;
-        for (size_t s = 0; s < S; s++) targets += batch->targets[b * S + s] != LS_IGNORE;
-        for (size_t n = targets * (b + 1) / (2 * B + 2); n > 0; n--)
-            leave_one_out(d, batch->batch.step, b, batch->targets + b * S);
-    }
-    if (batch->order && B > 1) batch->order[B - 1] = LS_IGNORE;
-}
 
 ls_status ls_dump_make_batches(dump *d)
 {
     ls_status status = LS_OK;
+    ls_dump_told *told = &d->summary.start;
+    told->batch = d->run.given || d->run.config.kind == LS_MODEL_NET ? LS_DUMP_GIVEN
+                                                                     : ls_dump_source_of(d);
     d->given = calloc(d->steps + 1, sizeof *d->given);
     if (!d->given) LS_FAIL(LS_ERR_MEMORY, "no memory for the batches of %zu steps", d->steps);
     LS_TRY(ls_run_check_given(&d->run, d->first_step));
@@ -61,8 +30,8 @@ ls_status ls_dump_make_batches(dump *d)
         }
         LS_TRY(ls_step_batch_create(&d->batches[i], &d->run, 0, d->run.batch));
         ls_step_batch_fill(&d->batches[i], &d->run, step);
-        if (d->options->start == LS_START_TELLING && d->run.config.kind == LS_MODEL_TRANSFORMER)
-            leave_out(d, &d->batches[i]);
+        if (told->batch == LS_DUMP_TELLING)
+            LS_TRY(ls_dump_make_telling(&d->run.config, &d->batches[i], told));
         d->given[i] = d->batches[i].batch;
     }
     d->run.given = d->given;

@@ -97,6 +97,26 @@ static json_t *optimizer(const ls_run *run)
                      run->clip);
 }
 
+/* What the run began with, and its batches. */
+static json_t *start(const dump *d)
+{
+    const ls_dump_told *told = &d->summary.start;
+    if (d->options->integers) return json_null();
+    json_t *object =
+        json_pack("{s:s, s:s}", "weights", ls_dump_source_name(told->weights), "batch",
+                  ls_dump_source_name(told->batch));
+    if (told->batch != LS_DUMP_TELLING) return object;
+    json_t *more = json_pack("{s:I, s:I, s:I, s:I}", "tokens", (json_int_t)told->tokens, "targets",
+                             (json_int_t)told->targets, "shard_ends", (json_int_t)told->ends,
+                             "shard_ends_met", (json_int_t)told->ends_met);
+    if (!object || !more || json_object_update(object, more) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    json_decref(more);
+    return object;
+}
+
 /* First and end of each micro-batch, over all data-parallel ranks in order. */
 static json_t *micro_batches(const ls_run *run)
 {
@@ -259,6 +279,7 @@ ls_status ls_dump_write_manifest(dump *d, const char *digest)
         {"batch", json_integer((json_int_t)run->batch)},
         {"first_step", json_integer((json_int_t)d->first_step)},
         {"steps", json_integer((json_int_t)d->steps)},
+        {"start", start(d)},
         {"optimizer", optimizer(run)},
         {"micro_batch_sequences", micro_batches(run)},
         {"digest", text(digest)},

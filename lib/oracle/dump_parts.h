@@ -46,7 +46,9 @@ typedef struct dump {
 /* dump_place.c. LS_ERR_INPUT unless nothing is there, or what may be replaced. */
 ls_status ls_dump_check_place(const char *path) LS_MUST_USE;
 
-/* dump_start.c. The seed and the first step that the run will have, and weights.safetensors, which
+/* dump_start.c. What `start` asks for. */
+ls_dump_source ls_dump_source_of(const dump *d);
+/* The seed and the first step that the run will have, and weights.safetensors, which
  * it then begins with. */
 ls_status ls_dump_write_start(dump *d) LS_MUST_USE;
 

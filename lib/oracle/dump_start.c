@@ -18,6 +18,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lockstep/base/widen.h"
 #include "lockstep/numerics/digest.h"
@@ -25,6 +26,17 @@
 #include "oracle/dump_parts.h"
 #include "train/checkpoint_file.h"
 #include "train/checkpoint_metadata.h"
+
+const char *ls_dump_source_name(ls_dump_source source)
+{
+    static const char *const names[] = {"telling", "training", "given"};
+    return names[source];
+}
+
+ls_dump_source ls_dump_source_of(const dump *d)
+{
+    return d->options->start == LS_START_TELLING ? LS_DUMP_TELLING : LS_DUMP_TRAINING;
+}
 
 /* ---- drawn values ---- */
 
@@ -139,8 +151,14 @@ static void round_initial(const dump *d, int array, size_t place, void *values)
     }
 }
 
+/* Whether all elements are the same, of which there are several. */
+static bool is_constant(const void *values, size_t n, size_t bytes)
+{
+    return n > 1 && memcmp(values, (const char *)values + bytes, (n - 1) * bytes) == 0;
+}
+
 /* A parameter's array as `from` has it, or handed over, or drawn, and as the run's dtype. */
-static ls_status write_array(const dump *d, const ls_checkpoint_file *from, int array, size_t place,
+static ls_status write_array(dump *d, const ls_checkpoint_file *from, int array, size_t place,
                              void *narrow, void *values, ls_safetensors_writer *writer)
 {
     const size_t n = ls_param_elements(&d->table->params[place]);
@@ -155,12 +173,14 @@ static ls_status write_array(const dump *d, const ls_checkpoint_file *from, int 
     } else {
         draw_param(d, place, narrow);
     }
+    if (array == 0 && d->summary.start.weights == LS_DUMP_GIVEN)
+        d->summary.start.constant += is_constant(narrow, n, ls_dtype_bytes(dtype));
     if (dtype != d->run.dtype) ls_widen(d->run.dtype, values, dtype, narrow, n);
     return ls_safetensors_write(writer, dtype == d->run.dtype ? narrow : values,
                                 n * ls_dtype_bytes(d->run.dtype));
 }
 
-static ls_status write_weights(const dump *d, const ls_checkpoint_file *from, const char *path)
+static ls_status write_weights(dump *d, const ls_checkpoint_file *from, const char *path)
 {
     ls_status status = LS_OK;
     ls_safetensors_writer *writer = NULL;
@@ -194,6 +214,11 @@ ls_status ls_dump_write_start(dump *d)
     ls_checkpoint_file from = {0};
     const char *path;
     LS_TRY(ls_dump_path(d, "weights.safetensors", &path));
+    ls_dump_told *told = &d->summary.start;
+    told->weights = d->run.initial || d->run.load ? LS_DUMP_GIVEN : ls_dump_source_of(d);
+    for (size_t i = 0; i < d->table->count; i++)
+        told->biases +=
+            d->table->params[i].init == LS_INIT_ZERO && !d->table->params[i].state;
     if (d->run.initial) {
         d->run.load = NULL;
         d->first_step = d->run.initial->step;

@@ -4,7 +4,6 @@
 
 #include "lockstep/io/safetensors.h"
 #include "lockstep/model/store.h"
-#include "lockstep/numerics/ignore.h"
 #include "oracle/dump_fixture.h"
 #include "oracle/record.h"
 
@@ -139,6 +138,7 @@ START_TEST(goes_on_from_a_checkpoint)
     run.save = NULL;
     run.load = saved;
     run.steps = 4;
+    options.start = LS_START_TRAINING; /* batches as the text has them */
     run.seed = 99; /* the checkpoint's own goes before it */
     const ls_dump_summary first = dump_ok(&run, scratch_path("golden"), &options);
     ls_golden *golden = open_ok(scratch_path("golden"));
@@ -219,21 +219,7 @@ START_TEST(telling_start)
     /* Clipping has something to do. */
     ck_assert_double_gt(*(const double *)tensor_ok(golden, 0, "norm")->values, run.clip);
 
-    /* Neighbouring runs of sequences of one length have different numbers of targets: a mean of
-     * micro-batch means is not the mean. */
-    const ls_batch *batch = ls_golden_batch(golden, 0);
-    size_t counts[8] = {0};
-    for (size_t b = 0; b < batch->B; b++)
-        for (size_t s = 0; s < batch->S; s++)
-            counts[b] += batch->targets[b * batch->S + s] != LS_IGNORE;
-    for (size_t b = 0; b < batch->B; b++) ck_assert_uint_gt(counts[b], 0);
-    if (config.objective == LS_NEXT_TOKEN) {
-        ck_assert_uint_gt(counts[0] + counts[1], counts[2] + counts[3]);
-        ck_assert_uint_gt(counts[1] + counts[2], counts[3] + counts[4]);
-    } else {
-        ck_assert_int_eq(batch->order[batch->B - 1], LS_IGNORE);
-        ck_assert_int_ne(batch->order[0], LS_IGNORE);
-    }
+    /* The batch: test_dump_telling.c. */
     ls_golden_close(&golden);
 }
 END_TEST

@@ -98,6 +98,8 @@ def everything(program, checks):
     on_disk = sum(os.path.getsize(os.path.join(place, name)) for place, _, names in
                   os.walk(os.path.join(program.folder, "all")) for name in names)
     checks.that(said["bytes"] == on_disk, f"bytes: {said['bytes']}, on disk {on_disk}")
+    checks.that(said["start"]["weights"] == "telling" and said["start"]["biases"] == 0 and
+                said["start"]["shard_ends_met"] == 16, f"start: {said['start']}")
     checks.that(manifest["steps"] == 2 and {e["step"] for e in manifest["tensors"]} == {0, 1},
                 "two steps")
     if truth:
@@ -123,7 +125,8 @@ def everything(program, checks):
 def goes_on(program, checks):
     """From a checkpoint: the next step, unless told otherwise."""
     program.run("train", "--steps", "3", "--save", "three.safetensors")
-    done = program.run("dump", "on", "--no-truth", "--load", "three.safetensors", "--steps", "5")
+    words = ["dump", "on", "--no-truth", "--load", "three.safetensors", "--steps", "5"]
+    done = program.run(*words, "--start", "training")
     checks.that(done.status == 0, f"dump --load\n{done}")
     manifest = json.loads(program.read("on/manifest.json"))
     checks.that((manifest["first_step"], manifest["steps"]) == (3, 2), "steps 3 and 4")
@@ -134,6 +137,13 @@ def goes_on(program, checks):
     for name, (_, _, data) in update.items():
         if name.startswith("step4/param."):
             checks.that(five[name[len("step4/param."):]][2] == data, f"{name}: not the trained one")
+    # Without --start the batches tell all the same, and what --start cannot change is said.
+    done = program.run(*words)
+    tells = json.loads(program.read("on/manifest.json"))["start"]
+    checks.that(done.status == 0 and "weights as loaded: --start changes nothing" in done.out and
+                "16 of 16 ends of vocabulary shards" in done.out, f"{done}")
+    checks.that(tells["weights"] == "given" and tells["batch"] == "telling" and
+                0 < tells["targets"] < tells["tokens"] and tells["shard_ends_met"] == 16, f"{tells}")
     for folder in ("on", "three.safetensors", "five.safetensors"):
         path = os.path.join(program.folder, folder)
         (shutil.rmtree if os.path.isdir(path) else os.remove)(path)

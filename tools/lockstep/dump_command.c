@@ -60,12 +60,38 @@ exit:
     return status;
 }
 
+/* What --start came to: what it changed, and what it could not. */
+static void print_start(FILE *out, const settings *s, const ls_dump_told *told)
+{
+    static const char *const of_weights[] = {"drawn so that no term vanishes",
+                                             "drawn as train draws them",
+                                             "as loaded: --start changes nothing in them"};
+    static const char *const of_batches[] = {"changed so that mistakes show", "as train reads them",
+                                             "images as they are: --start changes nothing in them"};
+    fprintf(out, "\nstart   weights %s", of_weights[told->weights]);
+    if (told->biases == 0) fprintf(out, "; the model has no biases");
+    if (told->constant > 0)
+        fprintf(out, "; %zu of them hold%s one value throughout, so mistakes there may not show",
+                told->constant, told->constant == 1 ? "s" : "");
+    fprintf(out, "\n        batches %s", of_batches[told->batch]);
+    if (told->batch == LS_DUMP_TELLING) {
+        fprintf(out, ": targets at %zu of %zu tokens, %zu of %zu ends of vocabulary shards",
+                told->targets, told->tokens, told->ends_met, told->ends);
+        if (told->ends_met < told->ends || told->targets == told->tokens)
+            fprintf(out, "; a larger --batch or --seq holds more");
+    }
+    if (s->start == LS_START_TRAINING && told->batch != LS_DUMP_GIVEN)
+        fprintf(out, ": some mistakes do not show on them; see --start telling");
+    fputc('\n', out);
+}
+
 static ls_status print_summary(const dumping *d, const ls_dump_summary *summary)
 {
     ls_status status = LS_OK;
     char tensors[LS_NUMBER_TEXT], bytes[LS_NUMBER_TEXT];
     FILE *out = d->out;
     LS_TRY(print_files(out, summary));
+    if (!d->settings->integers) print_start(out, d->settings, &summary->start);
     fprintf(out, "\nwrote   %s tensors, %s, in %s\n", ls_number_text(summary->tensors, tensors),
             ls_bytes_text(summary->bytes, bytes), ls_show(d->settings->directory));
     if (summary->worst_ratio > 0)
@@ -75,6 +101,18 @@ static ls_status print_summary(const dumping *d, const ls_dump_summary *summary)
     fprintf(out, "digest: %s\n", summary->digest);
 exit:
     return status;
+}
+
+/* The same for programs; null for integers. */
+static json_t *json_start(const settings *s, const ls_dump_told *told)
+{
+    if (s->integers) return json_null();
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "weights",
+                     ls_dump_source_name(told->weights), "batch", ls_dump_source_name(told->batch),
+                     "biases", (json_int_t)told->biases, "constant_parameters",
+                     (json_int_t)told->constant, "tokens", (json_int_t)told->tokens, "targets",
+                     (json_int_t)told->targets, "shard_ends", (json_int_t)told->ends,
+                     "shard_ends_met", (json_int_t)told->ends_met);
 }
 
 static ls_status print_dump_json(const dumping *d, const ls_dump_summary *summary)
@@ -90,11 +128,12 @@ static ls_status print_dump_json(const dumping *d, const ls_dump_summary *summar
         truth = json_pack("{s:o, s:s}", "worst_ratio", json_number(summary->worst_ratio), "tensor",
                           summary->worst_tensor);
     json_t *more = json_pack(
-        "{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "layout",
+        "{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "layout",
         json_layout(&run->layout, &d->report->common.config), "engine", ls_engine_name(run->engine),
         "directory", ls_show(d->settings->directory), "digest", summary->digest, "first_step",
         json_u64(summary->first_step), "tensors", json_u64(summary->tensors), "bytes",
-        json_u64(summary->bytes), "files", files, "truth", truth);
+        json_u64(summary->bytes), "files", files, "truth", truth, "start",
+        json_start(d->settings, &summary->start));
     if (object == NULL || more == NULL || json_object_update(object, more) != 0) {
         json_decref(object);
         object = NULL;

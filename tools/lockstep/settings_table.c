@@ -194,8 +194,9 @@ void settings_make_table(settings *s, const command_spec *command)
                                "how long a rank may wait for another"));
     ADD(FOR_DUMP,
         ls_option_choice("start", &s->start, starts,
-                         "what the run begins with: everything drawn so that no term vanishes and "
-                         "some targets left out, or as train begins; with --load, what is loaded"));
+                         "what the run begins with: weights drawn so that no term vanishes, unless "
+                         "they are loaded, and batches changed so that mistakes show; or both as "
+                         "train has them"));
     ADD(FOR_DUMP,
         ls_option_flag("integers", &s->integers,
                        "no run: linear operations on small integers, whose results are the same "
