@@ -23,4 +23,8 @@ const ls_error *ls_error_current(void);
  * `prefix`, its place kept; returns error->status. */
 ls_status ls_error_adopt(const ls_error *error, const char *prefix);
 
+/* In the calling thread's text, if any: path `from`, as ls_show shows it, becomes `to`, wherever it
+ * is named. */
+void ls_error_rename(const char *from, const char *to);
+
 #endif

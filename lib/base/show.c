@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 enum { SLOTS = 8, ROOM = 512, LONGEST = 400 };
 
 static char *next_slot(void)
@@ -35,6 +37,15 @@ static size_t decode(const unsigned char *bytes, size_t count, uint32_t *ret_cod
         return length;
     }
     return 0;
+}
+
+bool ls_is_utf8(const char *text)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    uint32_t code;
+    for (size_t i = 0, count = strlen(text), length; i < count; i += length)
+        if ((length = decode(bytes + i, count - i, &code)) == 0) return false;
+    return true;
 }
 
 /* Whether a terminal or a log may be given this character as it is. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error_record.h"
+#include "lockstep/base/show.h"
 
 static _Thread_local ls_error record;
 
@@ -102,4 +103,20 @@ ls_status ls_error_adopt(const ls_error *error, const char *prefix)
     memcpy(record.place, error->place, sizeof record.place);
     write_behind(prefix, "%s", error->text);
     return error->status;
+}
+
+void ls_error_rename(const char *from, const char *to)
+{
+    char text[sizeof record.text], name[512], *at = record.text, *next;
+    snprintf(name, sizeof name, "%s", ls_show(from));
+    const size_t length = strlen(name);
+    size_t used = 0;
+    to = ls_show(to);
+    if (record.status == LS_OK || length == 0) return;
+    for (; used < sizeof text && (next = strstr(at, name)) != NULL; at = next + length)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%.*s%s", (int)(next - at), at,
+                                 to);
+    if (used < sizeof text) used += (size_t)snprintf(text + used, sizeof text - used, "%s", at);
+    if (used >= sizeof text) memcpy(text + sizeof text - 4, "...", 4);
+    memcpy(record.text, text, sizeof text);
 }

@@ -1,3 +1,4 @@
+/* new_file.c - a file that appears whole or not at all. */
 #include "io/new_file.h"
 
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "io/temporary_name.h"
 #include "io/unfinished.h"
 #include "lockstep/base/show.h"
 
@@ -70,13 +72,10 @@ exit:
 static ls_status open_temporary(ls_new_file *file)
 {
     ls_status status = LS_OK;
-    static atomic_uint counter;
-    const char *slash = strrchr(file->place, '/');
-    size_t folder = slash ? (size_t)(slash - file->place) + 1 : 0;
-    size_t room = folder + 64;
+    const size_t folder = ls_folder_length(file->place);
     sigset_t mask;
     bool held = false;
-    char *name = malloc(room);
+    char *name = malloc(folder + LS_TEMPORARY_NAME);
     if (!name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(file->name));
     held = ls_names_hold(&mask);
     if (!held)
@@ -84,11 +83,11 @@ static ls_status open_temporary(ls_new_file *file)
     memcpy(name, file->place, folder);
     if (file->place[folder] == '\0')
         LS_FAIL(LS_ERR_INPUT, "\"%s\": names no file to write", ls_show(file->name));
+    ls_remove_left_over(file->place);
     for (int attempt = 0; file->descriptor < 0; attempt++) {
-        snprintf(name + folder, room - folder, ".lockstep-%ld-%u.tmp", (long)getpid(),
-                 atomic_fetch_add(&counter, 1));
+        ls_temporary_name(name + folder, ".tmp");
         file->descriptor = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        /* A name left behind by a process that was killed: take the next. */
+        /* A name that is taken: the next. */
         if (file->descriptor >= 0 || (errno == EEXIST && attempt < 1000)) continue;
         LS_FAIL(errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG ? LS_ERR_INPUT
                                                                              : LS_ERR_IO,
@@ -181,7 +180,8 @@ ls_status ls_new_file_map(ls_new_file *file, size_t bytes, void **ret_map)
     LS_TRY(set_aside(file, bytes));
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file->descriptor, 0);
     if (map == MAP_FAILED)
-        LS_FAIL(LS_ERR_IO, "%s: cannot be mapped: %s", ls_show(file->name), ls_show_errno(errno));
+        LS_FAIL(errno == ENOMEM ? LS_ERR_MEMORY : LS_ERR_IO, "%s: cannot be mapped: %s",
+                ls_show(file->name), ls_show_errno(errno));
     file->map = map;
     file->map_bytes = bytes;
     *ret_map = map;

@@ -1,8 +1,9 @@
 /* new_file.h - a file that appears whole or not at all.
  *
  * It is written under another name in the same folder and takes its place by one rename when it is
- * complete. Until then what stood in its place stays as it was, and giving up leaves nothing
- * behind. */
+ * complete. Until then what was in its place stays as it was, and giving up leaves nothing.
+ * What a killed process left is removed by the next file that is begun in the same folder, where
+ * that process is certainly dead (temporary_name.h). */
 #ifndef LS_IO_NEW_FILE_H
 #define LS_IO_NEW_FILE_H
 

@@ -1,7 +1,8 @@
+/* new_folder.c - a folder of files that appears whole or not at all. */
 #include "io/new_folder.h"
 
-#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,7 +10,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
 
+#include "base/error_record.h"
+#include "io/temporary_name.h"
 #include "io/unfinished.h"
 #include "lockstep/base/show.h"
 
@@ -100,18 +106,15 @@ exit:
     return status;
 }
 
-/* A name beside the place that nobody has. */
+/* A name beside the place that no file has. */
 static ls_status temporary_name(const ls_new_folder *folder, char **ret_name)
 {
     ls_status status = LS_OK;
-    static atomic_uint counter;
-    const char *slash = strrchr(folder->place, '/');
-    size_t before = slash ? (size_t)(slash - folder->place) + 1 : 0, room = before + 64;
-    char *name = malloc(room);
+    const size_t before = ls_folder_length(folder->place);
+    char *name = malloc(before + LS_TEMPORARY_NAME);
     if (!name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(folder->name));
     memcpy(name, folder->place, before);
-    snprintf(name + before, room - before, ".lockstep-%ld-%u.dir", (long)getpid(),
-             atomic_fetch_add(&counter, 1));
+    ls_temporary_name(name + before, ".dir");
     *ret_name = name;
 exit:
     return status;
@@ -125,6 +128,7 @@ static ls_status open_temporary(ls_new_folder *folder)
     const bool held = ls_names_hold(&mask);
     if (!held)
         LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(folder->name));
+    ls_remove_left_over(folder->place);
     for (int attempt = 0; !folder->temporary; attempt++) {
         LS_TRY(temporary_name(folder, &name));
         if (mkdir(name, 0777) == 0) {
@@ -204,21 +208,59 @@ exit:
 
 /* ---- the end ---- */
 
-/* Removes a folder with the files in it, and folders in it down to `depth`. */
-static void remove_old(const char *path, int depth)
+/* A file or a folder of the new one is on the disk before the folder gets its name. */
+static ls_status flush(const char *path)
 {
-    DIR *dir = opendir(path);
-    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        size_t room = strlen(path) + strlen(entry->d_name) + 2;
-        char *inside = malloc(room);
-        if (!inside) continue;
-        snprintf(inside, room, "%s/%s", path, entry->d_name);
-        if (unlink(inside) != 0 && depth > 0) remove_old(inside, depth - 1);
-        free(inside);
+    ls_status status = LS_OK;
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    /* A file that was asked for and never written is not there; some systems have no fsync. */
+    if (descriptor < 0 && errno == ENOENT) goto exit;
+    if (descriptor < 0 || (fsync(descriptor) != 0 && errno != EINVAL && errno != ENOTSUP))
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(path), ls_show_errno(errno));
+exit:
+    if (descriptor >= 0) close(descriptor);
+    return status;
+}
+
+static ls_status flush_all(const ls_new_folder *folder)
+{
+    ls_status status = LS_OK;
+    for (const part *p = atomic_load(&folder->all); p; p = p->next) LS_TRY(flush(p->path));
+    LS_TRY(flush(folder->temporary));
+exit:
+    return status;
+}
+
+/* Exchanges two names at once; false: this system or file system cannot. */
+static bool exchange(const char *one, const char *other)
+{
+#if defined __linux__ && defined SYS_renameat2
+    enum { EXCHANGE = 2 }; /* RENAME_EXCHANGE, which not every C library has */
+    return syscall(SYS_renameat2, AT_FDCWD, one, AT_FDCWD, other, EXCHANGE) == 0;
+#elif defined __APPLE__ && defined RENAME_SWAP
+    return renamex_np(one, other, RENAME_SWAP) == 0;
+#else
+    (void)one;
+    (void)other;
+    return false;
+#endif
+}
+
+/* In two steps: for a moment neither has the name. */
+static ls_status replace(const ls_new_folder *folder, const char *old)
+{
+    ls_status status = LS_OK;
+    if (rename(folder->place, old) != 0)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be replaced: %s", ls_show(folder->name),
+                ls_show_errno(errno));
+    if (rename(folder->temporary, folder->place) != 0) {
+        const int error = errno;
+        (void)!rename(old, folder->place);
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(folder->name),
+                ls_show_errno(error));
     }
-    if (dir) closedir(dir);
-    rmdir(path);
+exit:
+    return status;
 }
 
 ls_status ls_new_folder_commit(ls_new_folder *folder)
@@ -227,25 +269,27 @@ ls_status ls_new_folder_commit(ls_new_folder *folder)
     char *old = NULL;
     struct stat about;
     sigset_t mask;
-    const bool held = ls_names_hold(&mask); /* to the end: no signal leaves half of `old` */
+    bool held = false;
+    LS_TRY(flush_all(folder));
+    held = ls_names_hold(&mask); /* to the end: no signal leaves half of `old` */
     if (!held)
         LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(folder->name));
-    if (stat(folder->place, &about) == 0) {
-        LS_TRY(temporary_name(folder, &old));
-        if (rename(folder->place, old) != 0)
-            LS_FAIL(LS_ERR_IO, "%s: cannot be replaced: %s", ls_show(folder->name),
+    LS_TRY(temporary_name(folder, &old));
+    if (stat(folder->place, &about) != 0) {
+        if (rename(folder->temporary, folder->place) != 0)
+            LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(folder->name),
                     ls_show_errno(errno));
+    } else if (!S_ISDIR(about.st_mode)) {
+        LS_FAIL(LS_ERR_INPUT, "%s: is no folder any more", ls_show(folder->name));
+    } else if (exchange(folder->temporary, folder->place)) {
+        strcpy(old, folder->temporary);
+    } else {
+        LS_TRY(replace(folder, old));
     }
-    if (rename(folder->temporary, folder->place) != 0) {
-        int error = errno;
-        if (old) (void)!rename(old, folder->place);
-        LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(folder->name),
-                ls_show_errno(error));
-    }
-    /* From here on a signal leaves the new folder alone: its parts' names are gone. */
+    /* From here on a signal does not touch the new folder: its parts' names are gone. */
     if (unlist(folder)) free(folder->temporary);
     folder->temporary = NULL;
-    if (old) remove_old(old, 1);
+    ls_remove_folder(old);
 exit:
     if (held) ls_names_release(&mask);
     free(old);
@@ -261,6 +305,10 @@ void ls_new_folder_destroy(ls_new_folder **folder)
     if (own->temporary) remove_parts(own);
     const bool mine = unlist(own);
     if (held) ls_names_release(&mask);
+    if (own->temporary && mine) {
+        for (size_t n = strlen(own->name); n > 1 && own->name[n - 1] == '/';) own->name[--n] = '\0';
+        ls_error_rename(own->temporary, own->name); /* what failed there, in the user's words */
+    }
     *folder = NULL;
     if (!mine) return; /* a signal handler is walking over it, and the process ends */
     for (part *p = atomic_load(&own->all), *next; p; p = next) {

@@ -1,7 +1,9 @@
 /* new_folder.h - a folder of files that appears whole or not at all.
  *
  * It is made under another name beside its place, filled, and renamed when it is complete. Until
- * then what stood in its place stays as it was, and giving up leaves nothing behind. */
+ * then what was in its place stays as it was, and giving up leaves nothing. An old folder and the
+ * new one exchange their names at once where the system can (Linux, macOS). What a killed process
+ * left is removed as new_file.h says. */
 #ifndef LS_IO_NEW_FOLDER_H
 #define LS_IO_NEW_FOLDER_H
 
@@ -23,11 +25,12 @@ ls_status ls_new_folder_file(ls_new_folder *folder, const char *name,
 /* Makes a folder in the folder. Errors: LS_ERR_IO, LS_ERR_MEMORY. */
 ls_status ls_new_folder_inner(ls_new_folder *folder, const char *name) LS_MUST_USE;
 
-/* Gives the folder its name; what stood there before, a folder of files and of folders of files, is
+/* Makes sure that every file of the folder is on the disk and gives the folder its name; what stood there before, a folder of files and of folders of files, is
  * removed: whether it may be is the caller's to find out. On LS_ERR_IO it stands as before. */
 ls_status ls_new_folder_commit(ls_new_folder *folder) LS_MUST_USE;
 
-/* Removes what was not committed. */
+/* Removes what was not committed; this thread's error text then names the place in place of the
+ * temporary folder. */
 void ls_new_folder_destroy(ls_new_folder **folder);
 
 /* Removes the files and folders that no thread has committed so far, for a signal handler that ends

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "io/new_file.h"
 #include "io/safetensors_format.h"
 #include "lockstep/base/show.h"
@@ -72,10 +73,12 @@ ls_status ls_safetensors_add_metadata(ls_safetensors_writer *writer, const char 
         if (json_object_set_new(writer->header, LS_SAFETENSORS_METADATA, metadata) != 0)
             LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
     }
-    text = json_string(value);
-    if (!text || json_object_set(metadata, key, text) != 0)
+    if (!ls_is_utf8(key) || !ls_is_utf8(value))
         LS_FAIL(LS_ERR_INPUT, "%s: metadata \"%s\": \"%s\" is not UTF-8", ls_show(writer->path),
                 ls_show(key), ls_show(value));
+    text = json_string(value);
+    if (!text || json_object_set(metadata, key, text) != 0)
+        LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
 exit:
     json_decref(text);
     return status;
@@ -116,12 +119,11 @@ ls_status ls_safetensors_declare(ls_safetensors_writer *writer, const char *name
 {
     ls_status status = LS_OK;
     uint64_t bytes = 0;
-    json_t *key = NULL, *entry = NULL;
+    json_t *entry = NULL;
     if (writer->started)
         LS_FAIL(LS_ERR_INPUT, "%s: tensor \"%s\" is declared after the first data",
                 ls_show(writer->path), ls_show(name));
-    key = json_string(name); /* NULL when it is not UTF-8 */
-    if (!key || name[0] == '\0' || strcmp(name, LS_SAFETENSORS_METADATA) == 0)
+    if (!ls_is_utf8(name) || name[0] == '\0' || strcmp(name, LS_SAFETENSORS_METADATA) == 0)
         LS_FAIL(LS_ERR_INPUT, "%s: a tensor cannot have the name \"%s\"", ls_show(writer->path),
                 ls_show(name));
     if (json_object_get(writer->header, name))
@@ -146,7 +148,6 @@ ls_status ls_safetensors_declare(ls_safetensors_writer *writer, const char *name
     writer->tensors[writer->count++] = (declared){entry, dtype, bytes, writer->end};
     writer->end += bytes;
 exit:
-    json_decref(key);
     json_decref(entry);
     return status;
 }

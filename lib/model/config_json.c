@@ -202,6 +202,9 @@ static ls_status read_text(const char *bytes, size_t count, const char *file, ls
     ls_status status = LS_OK;
     json_error_t where;
     json_t *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    /* The library says of what there was no memory for nothing. */
+    if (!root && where.text[0] == '\0')
+        LS_FAIL(LS_ERR_MEMORY, "%s: no memory to read it", ls_show(file));
     if (!root) {
         LS_FAIL(LS_ERR_INPUT, "%s: not JSON: line %d, column %d: %s", ls_show(file), where.line,
                 where.column, ls_show(where.text));

@@ -27,6 +27,7 @@ ls_status ls_golden_file_of(ls_golden_files *files, const char *name, ls_golden_
     file->name = strdup(name);
     if (!file->name) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(files->path));
     LS_TRY(ls_manifest_path(&file->path, files->path, name));
+    LS_TRY(ls_manifest_check_plain(file->path));
     LS_TRY(ls_safetensors_open(&file->file, file->path));
     *ret_file = file;
 exit:
@@ -117,15 +118,13 @@ static ls_status check_file(const ls_golden_files *files, const ls_manifest_file
     char *path = NULL;
     int descriptor = -1;
     LS_TRY(ls_manifest_path(&path, files->path, file->name));
-    descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    LS_TRY(ls_manifest_check_plain(path));
+    descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (descriptor < 0)
         LS_FAIL(errno == ENOENT || errno == ENAMETOOLONG ? LS_ERR_INPUT : LS_ERR_IO,
                 "%s: %s, and the manifest names it", ls_show(path), ls_show_errno(errno));
     if (fstat(descriptor, &about) != 0)
         LS_FAIL(LS_ERR_IO, "%s: %s", ls_show(path), ls_show_errno(errno));
-    if (!S_ISREG(about.st_mode))
-        LS_FAIL(LS_ERR_INPUT, "%s: is a folder, a device or a pipe, not a plain file",
-                ls_show(path));
     if ((uint64_t)about.st_size != file->bytes)
         LS_FAIL(LS_ERR_INPUT,
                 "%s: %jd bytes long, the manifest says %" PRIu64

@@ -38,6 +38,21 @@ exit:
 
 /* ---- the file ---- */
 
+ls_status ls_manifest_check_plain(const char *path)
+{
+    ls_status status = LS_OK;
+    struct stat about;
+    if (lstat(path, &about) != 0) goto exit; /* its opening says why */
+    if (S_ISLNK(about.st_mode))
+        LS_FAIL(LS_ERR_INPUT, "%s: is a symbolic link; a golden directory holds plain files",
+                ls_show(path));
+    if (!S_ISREG(about.st_mode))
+        LS_FAIL(LS_ERR_INPUT, "%s: is a folder, a device or a pipe, not a plain file",
+                ls_show(path));
+exit:
+    return status;
+}
+
 static ls_status load(json_t **ret_root, const char *path)
 {
     ls_status status = LS_OK;
@@ -45,13 +60,12 @@ static ls_status load(json_t **ret_root, const char *path)
     size_t count = 0;
     json_t *root = NULL;
     json_error_t where;
-    struct stat about;
-    /* A pipe of that name would keep the reader waiting. */
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
-        LS_FAIL(LS_ERR_INPUT, "%s: is a folder, a device or a pipe, not a plain file",
-                ls_show(path));
+    LS_TRY(ls_manifest_check_plain(path));
     LS_TRY(ls_read_file(path, MOST_BYTES, &bytes, &count));
     root = json_loadb((const char *)bytes, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    /* The library says of what there was no memory for nothing. */
+    if (!root && where.text[0] == '\0')
+        LS_FAIL(LS_ERR_MEMORY, "%s: no memory to read it", ls_show(path));
     if (!root)
         LS_FAIL(LS_ERR_INPUT, "%s: not JSON: line %d, column %d: %s", ls_show(path), where.line,
                 where.column, ls_show(where.text));
@@ -74,7 +88,7 @@ bool ls_manifest_is_golden(const char *folder)
     bool golden = false;
     FILE *file = NULL;
     if (ls_manifest_path(&path, folder, "manifest.json") != LS_OK) return false;
-    if (stat(path, &about) == 0 && S_ISREG(about.st_mode)) file = fopen(path, "rb");
+    if (lstat(path, &about) == 0 && S_ISREG(about.st_mode)) file = fopen(path, "rb");
     if (file) {
         beginning[fread(beginning, 1, sizeof beginning - 1, file)] = '\0';
         golden = strstr(beginning, opening) != NULL;

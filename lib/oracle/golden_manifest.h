@@ -47,6 +47,10 @@ void ls_manifest_free(ls_manifest *manifest);
 struct ls_json_at;
 ls_status ls_manifest_read_run(ls_manifest *manifest, const struct ls_json_at *at) LS_MUST_USE;
 
+/* A file of a golden directory is a plain one: a link could lead anywhere, and the directory could
+ * not be copied; a pipe would keep the reader waiting. LS_ERR_INPUT names it. */
+ls_status ls_manifest_check_plain(const char *path) LS_MUST_USE;
+
 /* Whether a directory's manifest says that it is a golden one; false for whatever cannot be read.
  * folder: the directory. */
 bool ls_manifest_is_golden(const char *folder);

@@ -5,10 +5,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "io/new_file.h"
 #include "io/new_folder.h"
 #include "io/scratch.h"
+#include "io/temporary_name.h"
 #include "lockstep/io/safetensors.h"
 
 /* A fresh folder of this name. */
@@ -180,6 +182,8 @@ END_TEST
 
 /* ---- folders ---- */
 
+static int looked_enough;
+
 static void put(ls_new_folder *made, const char *name, const char *text)
 {
     const char *path;
@@ -260,6 +264,111 @@ START_TEST(folder_abandoned_by_a_signal_handler)
 }
 END_TEST
 
+/* What is in the place is at no moment missing: another thread looks all the time. */
+static void *look_for(void *path)
+{
+    static _Thread_local size_t missed;
+    for (struct stat about; !__atomic_load_n(&looked_enough, __ATOMIC_ACQUIRE);)
+        missed += stat(path, &about) != 0;
+    return (void *)missed;
+}
+
+START_TEST(folder_is_never_missing)
+{
+    char place[1024], within[1100];
+    void *missed;
+    pthread_t looking;
+    snprintf(place, sizeof place, "%s", inside(folder("exchanged"), "x"));
+    snprintf(within, sizeof within, "%s/ranks/1", place);
+    ls_new_folder *made = half_made(place, "first");
+    ASSERT_OK(ls_new_folder_commit(made));
+    ls_new_folder_destroy(&made);
+    ck_assert_int_eq(pthread_create(&looking, NULL, look_for, within), 0);
+    for (int i = 0; i < 200; i++) {
+        made = half_made(place, "next");
+        ASSERT_OK(ls_new_folder_commit(made));
+        ls_new_folder_destroy(&made);
+    }
+    __atomic_store_n(&looked_enough, 1, __ATOMIC_RELEASE);
+    pthread_join(looking, &missed);
+#ifdef __linux__
+    ck_assert_uint_eq((size_t)missed, 0);
+#endif
+    assert_holds(within, "next");
+    ck_assert_int_eq(scratch_entries(inside(place, "..")), 1);
+}
+END_TEST
+
+/* A process of its own that writes a folder and a file and is killed; returns its id. */
+static pid_t killed_while_writing(const char *f)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        ls_new_file *file = NULL;
+        (void)half_made(inside(f, "x"), "half");
+        if (ls_new_file_create(&file, inside(f, "y")) != LS_OK) _exit(1);
+        raise(SIGKILL);
+    }
+    int how;
+    ck_assert_int_eq(waitpid(child, &how, 0), child);
+    ck_assert(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+    return child;
+}
+
+/* The next one that writes there removes what is left, and nothing else: not what a living process
+ * writes, not what another system wrote, not what a link of such a name leads to. */
+START_TEST(left_over_is_removed)
+{
+    const char *f = folder("left-over");
+    char kept[1024], name[LS_TEMPORARY_NAME], other[LS_TEMPORARY_NAME];
+    ls_new_folder *made = half_made(inside(f, "own"), "own"); /* of this process: it lives */
+    const pid_t dead = killed_while_writing(f);
+    ck_assert_int_eq(scratch_entries(f), 3);
+    ls_temporary_name(name, "");
+    snprintf(other, sizeof other, "%.10s%016x-%ld-0.dir", name, 17, (long)dead); /* elsewhere */
+    ck_assert_int_eq(mkdir(inside(f, other), 0755), 0);
+    snprintf(kept, sizeof kept, "%s", inside(f, "kept"));
+    ck_assert_int_eq(mkdir(kept, 0755), 0);
+    snprintf(other, sizeof other, "%.26s-%ld-77.dir", name, (long)dead);
+    ck_assert_int_eq(symlink("kept", inside(f, other)), 0);
+    snprintf(other, sizeof other, "%.26s-%ld-0.dir.mine", name, (long)dead);
+    ck_assert_int_eq(mkdir(inside(f, other), 0755), 0);
+    ck_assert_int_eq(scratch_entries(f), 7);
+
+    ls_new_file *file = NULL;
+    ASSERT_OK(ls_new_file_create(&file, inside(f, "z")));
+    ls_new_file_destroy(&file);
+    ck_assert_int_eq(scratch_entries(f), 5);
+    ck_assert_int_eq(access(kept, F_OK), 0);
+    ASSERT_OK(ls_new_folder_commit(made));
+    ls_new_folder_destroy(&made);
+    assert_holds(inside(f, "own/ranks/1"), "own");
+
+    killed_while_writing(f);
+    ck_assert_int_eq(scratch_entries(f), 7);
+    made = half_made(inside(f, "own"), "again"); /* a folder removes as a file does */
+    ASSERT_OK(ls_new_folder_commit(made));
+    ls_new_folder_destroy(&made);
+    ck_assert_int_eq(scratch_entries(f), 5);
+}
+END_TEST
+
+/* What fails inside the temporary folder names the place that was asked for. */
+START_TEST(errors_name_the_place)
+{
+    const char *f = folder("named"), *path;
+    ls_new_folder *made = half_made(inside(f, "x/"), "text");
+    ls_new_file *file = NULL;
+    ASSERT_OK(ls_new_folder_file(made, "none/c", &path));
+    ck_assert_int_eq(ls_new_file_create(&file, path), LS_ERR_INPUT);
+    ls_new_folder_destroy(&made);
+    ck_assert_msg(strstr(ls_error_text(), "named/x/none/c: cannot be written") != NULL &&
+                      strstr(ls_error_text(), ".lockstep-") == NULL,
+                  "%s", ls_error_text());
+    ls_error_clear();
+}
+END_TEST
+
 START_TEST(places_that_are_no_folder)
 {
     const char *f = folder("places");
@@ -291,6 +400,9 @@ int main(void)
     tcase_add_test(tcase, full_disk);
     tcase_add_test(tcase, folder_appears_by_commit_alone);
     tcase_add_test(tcase, folder_abandoned_by_a_signal_handler);
+    tcase_add_test(tcase, folder_is_never_missing);
+    tcase_add_test(tcase, left_over_is_removed);
+    tcase_add_test(tcase, errors_name_the_place);
     tcase_add_test(tcase, places_that_are_no_folder);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -6,6 +6,7 @@
 #include "io/new_file.h"
 #include "io/unfinished.h"
 #include "io/scratch.h"
+#include "io/temporary_name.h"
 #include "lockstep/io/npy.h"
 #include "lockstep/io/safetensors.h"
 
@@ -102,13 +103,16 @@ START_TEST(two_at_once)
 }
 END_TEST
 
-/* A name left by a process that was killed, or planted, is passed over and not written to. */
-START_TEST(left_over_temporary_names)
+/* A name that is taken, or planted, is passed over and not written to. */
+START_TEST(taken_temporary_names)
 {
-    const char *f = folder("left-over");
-    char name[64];
+    const char *f = folder("taken");
+    char name[LS_TEMPORARY_NAME];
+    ls_temporary_name(name, "");
+    char *number = strrchr(name, '-') + 1;
+    const int next = atoi(number) + 1;
     for (int i = 0; i < 5; i++) {
-        snprintf(name, sizeof name, ".lockstep-%ld-%d.tmp", (long)getpid(), i);
+        sprintf(number, "%d.tmp", next + i);
         ck_assert_int_eq(symlink(inside(f, "victim"), inside(f, name)), 0);
     }
     ASSERT_OK(write_text(inside(f, "x"), "text"));
@@ -290,7 +294,7 @@ int main(void)
     tcase_add_test(tcase, appears_by_commit_alone);
     tcase_add_test(tcase, giving_up_leaves_the_old_file);
     tcase_add_test(tcase, two_at_once);
-    tcase_add_test(tcase, left_over_temporary_names);
+    tcase_add_test(tcase, taken_temporary_names);
     tcase_add_test(tcase, link_is_followed_and_mode_kept);
     tcase_add_test(tcase, places_that_are_no_plain_file);
     tcase_add_test(tcase, names_of_any_kind);

@@ -1,6 +1,8 @@
 /* test_text.c - texts of any bytes, and batches as a function of seed and step. */
+#include <fcntl.h>
 #include <stdint.h>
 
+#include "base/read_file.h"
 #include "io/scratch.h"
 #include "lockstep/model/text.h"
 #include "lockstep/numerics/random.h"
@@ -42,6 +44,23 @@ START_TEST(reads_a_pipe)
     for (size_t i = 0; i < text.count; i++)
         if (text.bytes[i] != (i & 0xff)) ck_abort_msg("byte %zu", i);
     ls_text_free(&text);
+}
+END_TEST
+
+/* A pipe that no process writes to, and one whose writer says nothing. */
+START_TEST(silent_pipe)
+{
+    const char *path = scratch_path("silent");
+    ls_text text = {NULL, 0};
+    ls_read_file_patience_ms = 50;
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    ASSERT_SAYS(ls_text_read(path, &text), LS_ERR_INPUT, "silent: a pipe", "nothing came for");
+    const int writer = open(path, O_RDWR);
+    ck_assert_int_ge(writer, 0);
+    ck_assert_int_eq(write(writer, "ab", 2), 2);
+    ASSERT_SAYS(ls_text_read(path, &text), LS_ERR_INPUT, "silent: a pipe", "nothing came for");
+    close(writer);
+    ck_assert_ptr_null(text.bytes);
 }
 END_TEST
 
@@ -201,6 +220,7 @@ int main(void)
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_test(tcase, reads_any_bytes);
     tcase_add_test(tcase, reads_a_pipe);
+    tcase_add_test(tcase, silent_pipe);
     tcase_add_test(tcase, read_refuses);
     tcase_add_test(tcase, check_of_length_and_vocabulary);
     tcase_add_test(tcase, batch_is_the_definition);

@@ -87,7 +87,7 @@ START_TEST(no_golden_directory)
 }
 END_TEST
 
-/* A file gone, emptied, cut off, a folder, a pipe, a link into nothing. */
+/* A file gone, emptied, cut off, a folder, a pipe, a link, whether or not it leads to the file. */
 START_TEST(files_that_are_not_there)
 {
     static const char *const names[] = {"weights.safetensors", "batch.safetensors",
@@ -105,7 +105,12 @@ START_TEST(files_that_are_not_there)
         REFUSED(names[i], "pipe");
         unlink(in_golden(names[i]));
         ck_assert_int_eq(symlink("into nothing", in_golden(names[i])), 0);
-        REFUSED(names[i], "No such file");
+        REFUSED(names[i], "symbolic link");
+        write_golden(2);
+        ck_assert_int_eq(rename(in_golden(names[i]), scratch_path("elsewhere")), 0);
+        ck_assert_int_eq(symlink("../elsewhere", in_golden(names[i])), 0);
+        REFUSED(names[i], "symbolic link");
+        unlink(in_golden(names[i]));
         write_golden(2);
         ck_assert_int_eq(truncate(in_golden(names[i]), 3000), 0);
         REFUSED(names[i], bound ? "3000 bytes" : "tensor");
@@ -119,6 +124,10 @@ START_TEST(files_that_are_not_there)
     ls_golden *golden = NULL;
     ASSERT_OK(ls_golden_open(&golden, scratch_path("golden")));
     ls_golden_close(&golden);
+    ck_assert_int_eq(rename(in_golden("manifest.json"), scratch_path("elsewhere")), 0);
+    ck_assert_int_eq(symlink("../elsewhere", in_golden("manifest.json")), 0);
+    REFUSED("manifest.json", "symbolic link");
+    unlink(in_golden("manifest.json"));
 }
 END_TEST
 
