@@ -1,11 +1,11 @@
 /* image_write.c - a set of images as a folder per label. */
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "io/image_parts.h"
-#include "io/new_file.h"
 #include "io/new_folder.h"
 #include "lockstep/base/show.h"
 
@@ -34,21 +34,25 @@ exit:
     return status;
 }
 
+/* It is flushed to the disk with its folder. */
 ls_status ls_image_write(const char *path, const ls_image *image)
 {
     ls_status status = LS_OK;
     unsigned char *bytes = NULL;
     size_t count = 0;
-    ls_new_file *file = NULL;
+    FILE *file = NULL;
     if (ls_image_has_png())
         LS_TRY(ls_image_to_png(image, &bytes, &count));
     else
         LS_TRY(ls_image_to_pnm(image, &bytes, &count));
-    LS_TRY(ls_new_file_create(&file, path));
-    LS_TRY(ls_new_file_write(file, bytes, count));
-    LS_TRY(ls_new_file_commit(file));
+    errno = 0;
+    file = fopen(path, "wb");
+    if (!file) LS_FAIL(LS_ERR_IO, "%s: %s", ls_show(path), ls_show_errno(errno));
+    const size_t written = fwrite(bytes, 1, count, file);
+    const int closed = fclose(file);
+    if (written != count || closed != 0)
+        LS_FAIL(LS_ERR_IO, "%s: %s", ls_show(path), ls_show_errno(errno));
 exit:
-    ls_new_file_destroy(&file);
     free(bytes);
     return status;
 }
