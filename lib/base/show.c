@@ -42,9 +42,11 @@ static size_t decode(const unsigned char *bytes, size_t count, uint32_t *ret_cod
 bool ls_is_utf8(const char *text)
 {
     const unsigned char *bytes = (const unsigned char *)text;
-    uint32_t code;
-    for (size_t i = 0, count = strlen(text), length; i < count; i += length)
-        if ((length = decode(bytes + i, count - i, &code)) == 0) return false;
+    size_t left = strlen(text), length;
+    for (uint32_t code; left > 0; bytes += length, left -= length) {
+        length = decode(bytes, left, &code);
+        if (length == 0) return false;
+    }
     return true;
 }
 

@@ -63,7 +63,6 @@ ls_status ls_safetensors_add_metadata(ls_safetensors_writer *writer, const char 
                                       const char *value)
 {
     ls_status status = LS_OK;
-    json_t *text = NULL;
     if (writer->started)
         LS_FAIL(LS_ERR_INPUT, "%s: metadata \"%s\" comes after the first data",
                 ls_show(writer->path), ls_show(key));
@@ -76,11 +75,9 @@ ls_status ls_safetensors_add_metadata(ls_safetensors_writer *writer, const char 
     if (!ls_is_utf8(key) || !ls_is_utf8(value))
         LS_FAIL(LS_ERR_INPUT, "%s: metadata \"%s\": \"%s\" is not UTF-8", ls_show(writer->path),
                 ls_show(key), ls_show(value));
-    text = json_string(value);
-    if (!text || json_object_set(metadata, key, text) != 0)
+    if (json_object_set_new(metadata, key, json_string(value)) != 0)
         LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
 exit:
-    json_decref(text);
     return status;
 }
 

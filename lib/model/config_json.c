@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/read_file.h"
+#include "base/utf8.h"
 #include "lockstep/base/show.h"
 #include "model/config_fields.h"
 #include "model/foreign_config.h"
@@ -202,9 +203,6 @@ static ls_status read_text(const char *bytes, size_t count, const char *file, ls
     ls_status status = LS_OK;
     json_error_t where;
     json_t *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
-    /* The library says of what there was no memory for nothing. */
-    if (!root && where.text[0] == '\0')
-        LS_FAIL(LS_ERR_MEMORY, "%s: no memory to read it", ls_show(file));
     if (!root) {
         LS_FAIL(LS_ERR_INPUT, "%s: not JSON: line %d, column %d: %s", ls_show(file), where.line,
                 where.column, ls_show(where.text));
@@ -358,8 +356,10 @@ ls_status ls_config_to_json(const ls_config *config, char **ret_json)
     object = json_object();
     if (!object) LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
     /* A name that is not UTF-8 cannot stand in JSON. */
-    if (json_object_set_new(object, "name", json_string(config->name)) != 0)
+    if (!ls_is_utf8(config->name))
         LS_FAIL(LS_ERR_INPUT, "the model's name \"%s\" is not UTF-8", ls_show(config->name));
+    if (json_object_set_new(object, "name", json_string(config->name)) != 0)
+        LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
     for (size_t i = 0; i < LS_CONFIG_FIELDS; i++) {
         const ls_field *field = &ls_config_fields[i];
         if (config->kind == LS_MODEL_NET && !ls_field_of_net(field)) continue;

@@ -63,9 +63,6 @@ static ls_status load(json_t **ret_root, const char *path)
     LS_TRY(ls_manifest_check_plain(path));
     LS_TRY(ls_read_file(path, MOST_BYTES, &bytes, &count));
     root = json_loadb((const char *)bytes, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
-    /* The library says of what there was no memory for nothing. */
-    if (!root && where.text[0] == '\0')
-        LS_FAIL(LS_ERR_MEMORY, "%s: no memory to read it", ls_show(path));
     if (!root)
         LS_FAIL(LS_ERR_INPUT, "%s: not JSON: line %d, column %d: %s", ls_show(path), where.line,
                 where.column, ls_show(where.text));

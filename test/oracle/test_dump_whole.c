@@ -1,5 +1,6 @@
 /* test_dump_whole.c - a golden directory is whole and right, or there is none: blocks that do not
  * fit each other, failures in the middle, places that are taken. */
+#include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -218,6 +219,57 @@ START_TEST(full_disk)
 }
 END_TEST
 
+/* JSON that there is no memory for, from its n-th piece on: what is written before the steps, or
+ * after them. */
+static size_t json_pieces, json_limit;
+static bool json_limited, json_late;
+
+static void *limited_malloc(size_t bytes)
+{
+    if (!json_limited) return malloc(bytes);
+    return json_pieces++ < json_limit ? malloc(bytes) : NULL;
+}
+
+static void limit_memory(void *context, uint64_t done, uint64_t of, const char *what)
+{
+    (void)context;
+    if (strcmp(what, "steps") == 0) json_limited = json_late && done == of;
+}
+
+/* It is said to be memory, and where; never a fault of a text, a name or a file. */
+START_TEST(no_memory)
+{
+    char folder[1024], path[1100];
+    snprintf(folder, sizeof folder, "%s", scratch_path(_i ? "memory late" : "memory"));
+    ck_assert_int_eq(mkdir(folder, 0755), 0);
+    snprintf(path, sizeof path, "%s/golden", folder);
+    ls_run run = small_run(GPT2, 1);
+    ls_dump_options options = dump_plainly();
+    ls_dump_summary summary;
+    options.per_rank = options.collectives = true;
+    options.advance = limit_memory;
+    json_set_alloc_funcs(limited_malloc, free);
+    json_late = _i;
+    ls_status status = LS_ERR_MEMORY;
+    for (json_limit = 0; status != LS_OK; json_limit += 1 + json_limit / 8) {
+        json_pieces = 0;
+        json_limited = !json_late;
+        status = ls_dump(&run, path, &options, &summary);
+        json_limited = false;
+        if (status == LS_OK) {
+            ck_assert_msg(json_pieces <= json_limit, "%zu of %zu pieces", json_limit, json_pieces);
+            break;
+        }
+        ck_assert_msg(status == LS_ERR_MEMORY && strstr(ls_error_text(), "memory") != NULL &&
+                          strstr(ls_error_text(), ".lockstep-") == NULL,
+                      "%zu pieces: %s", json_limit, ls_error_text());
+        ck_assert_int_eq(scratch_entries(folder), 0);
+        ls_error_clear();
+    }
+    ck_assert_uint_gt(json_limit, 1000);
+}
+END_TEST
+
 START_TEST(places)
 {
     ls_run run = small_run(GPT2, 1);
@@ -260,6 +312,7 @@ int main(void)
     tcase_add_test(tcase, blocks_that_overlap);
     tcase_add_test(tcase, failure_leaves_nothing);
     tcase_add_test(tcase, full_disk);
+    tcase_add_loop_test(tcase, no_memory, 0, 2);
     tcase_add_test(tcase, places);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
