@@ -26,7 +26,8 @@ static pthread_once_t place_once = PTHREAD_ONCE_INIT;
 
 static uint64_t add_text(uint64_t hash, const char *text)
 {
-    for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u; /* FNV-1a */
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u; /* FNV-1a */
     return hash;
 }
 
@@ -79,7 +80,8 @@ static bool is_left_over(const char *name)
     int end = 0;
     pthread_once(&place_once, find_place);
     if (place == 0 || strlen(name) >= LS_TEMPORARY_NAME) return false;
-    if (sscanf(name, PREFIX "%16" SCNx64 "-%9ld-%9u%n", &of, &pid, &number, &end) != 3) return false;
+    if (sscanf(name, PREFIX "%16" SCNx64 "-%9ld-%9u%n", &of, &pid, &number, &end) != 3)
+        return false;
     if (of != place || pid <= 0 || end == 0) return false;
     if (strcmp(name + end, ".tmp") != 0 && strcmp(name + end, ".dir") != 0) return false;
     return kill((pid_t)pid, 0) != 0 && errno == ESRCH;

@@ -9,8 +9,8 @@
 enum { LS_TEMPORARY_NAME = 64 };
 
 /* Writes ".lockstep-PLACE-PID-N" and the ending (".tmp", ".dir"), N another one at each call. PLACE
- * is a number of the running system and its process ids: another machine, a machine that was started
- * again and a container with process ids of its own have other ones. */
+ * is a number of the running system and its process ids: another machine, a machine that was
+ * started again and a container with process ids of its own have other ones. */
 void ls_temporary_name(char ret_name[LS_TEMPORARY_NAME], const char *ending);
 
 /* How much of a path is its folder, with the slash; 0 where it names none. */

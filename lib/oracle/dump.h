@@ -50,7 +50,7 @@ typedef struct ls_dump_told {
                         before training do                                                       */
     /* Of batches that tell. */
     size_t steps, tokens, targets; /* targets that count, of so many tokens in all steps */
-    size_t ends, ends_met; /* words at ends of vocabulary shards; those met in every step */
+    size_t ends, ends_met;         /* words at ends of vocabulary shards; those met in every step */
 } ls_dump_told;
 
 /* "telling", "training", "given". */

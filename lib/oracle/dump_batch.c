@@ -13,8 +13,8 @@ ls_status ls_dump_make_batches(dump *d)
 {
     ls_status status = LS_OK;
     ls_dump_told *told = &d->summary.start;
-    told->batch = d->run.given || d->run.config.kind == LS_MODEL_NET ? LS_DUMP_GIVEN
-                                                                     : ls_dump_source_of(d);
+    told->batch =
+        d->run.given || d->run.config.kind == LS_MODEL_NET ? LS_DUMP_GIVEN : ls_dump_source_of(d);
     d->given = calloc(d->steps + 1, sizeof *d->given);
     if (!d->given) LS_FAIL(LS_ERR_MEMORY, "no memory for the batches of %zu steps", d->steps);
     LS_TRY(ls_run_check_given(&d->run, d->first_step));

@@ -102,9 +102,8 @@ static json_t *start(const dump *d)
 {
     const ls_dump_told *told = &d->summary.start;
     if (d->options->integers) return json_null();
-    json_t *object =
-        json_pack("{s:s, s:s}", "weights", ls_dump_source_name(told->weights), "batch",
-                  ls_dump_source_name(told->batch));
+    json_t *object = json_pack("{s:s, s:s}", "weights", ls_dump_source_name(told->weights), "batch",
+                               ls_dump_source_name(told->batch));
     if (told->batch != LS_DUMP_TELLING) return object;
     json_t *more = json_pack("{s:I, s:I, s:I, s:I}", "tokens", (json_int_t)told->tokens, "targets",
                              (json_int_t)told->targets, "shard_ends", (json_int_t)told->ends,

@@ -217,8 +217,7 @@ ls_status ls_dump_write_start(dump *d)
     ls_dump_told *told = &d->summary.start;
     told->weights = d->run.initial || d->run.load ? LS_DUMP_GIVEN : ls_dump_source_of(d);
     for (size_t i = 0; i < d->table->count; i++)
-        told->biases +=
-            d->table->params[i].init == LS_INIT_ZERO && !d->table->params[i].state;
+        told->biases += d->table->params[i].init == LS_INIT_ZERO && !d->table->params[i].state;
     if (d->run.initial) {
         d->run.load = NULL;
         d->first_step = d->run.initial->step;

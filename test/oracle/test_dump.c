@@ -139,7 +139,7 @@ START_TEST(goes_on_from_a_checkpoint)
     run.load = saved;
     run.steps = 4;
     options.start = LS_START_TRAINING; /* batches as the text has them */
-    run.seed = 99; /* the checkpoint's own goes before it */
+    run.seed = 99;                     /* the checkpoint's own goes before it */
     const ls_dump_summary first = dump_ok(&run, scratch_path("golden"), &options);
     ls_golden *golden = open_ok(scratch_path("golden"));
     ck_assert_uint_eq(golden->first_step, 2);

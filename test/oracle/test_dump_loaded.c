@@ -215,8 +215,7 @@ START_TEST(lost_rows_are_found)
     ls_dtype dtype;
     const float *table = ls_golden_param(l.golden, step, (int)place, &dtype);
     snprintf(path, sizeof path, "%s", scratch_path("candidate.safetensors"));
-    for (int t = 0; t < 2; t++)
-        snprintf(names[t], sizeof names[t], "%s", like[t]->name);
+    for (int t = 0; t < 2; t++) snprintf(names[t], sizeof names[t], "%s", like[t]->name);
     /* 263 words, padded to 384, over 1, 2, 3 and 6 ranks. */
     static const size_t ends[] = {0, 63, 64, 127, 128, 191, 192, 255, 256, 262};
     double *values[2];

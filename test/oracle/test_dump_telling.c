@@ -1,4 +1,4 @@
-/* test_dump_telling.c - the batch that tells: what GOLDEN.md says of it, for batches of many sizes.
+/* test_dump_telling.c - the batch that tells: what lib/oracle/GOLDEN.md says of it, many sizes.
  */
 #include "lockstep/model/masked_text.h"
 #include "lockstep/numerics/ignore.h"
@@ -160,7 +160,7 @@ typedef struct size_of {
 } size_of;
 
 /* Built-in sizes, vocabularies that shards do not divide, many heads, one sequence. */
-static const size_of sizes[] = {{8, 24, 12, 256}, {5, 11, 6, 263}, {4, 10, 4, 263},
+static const size_of sizes[] = {{8, 24, 12, 256}, {5, 11, 6, 263},     {4, 10, 4, 263},
                                 {6, 32, 8, 512},  {16, 64, 12, 50257}, {2, 40, 10, 1000},
                                 {3, 48, 11, 300}, {1, 32, 2, 260}};
 enum { SIZES = sizeof sizes / sizeof sizes[0], SEEDS = 5 };
@@ -183,7 +183,8 @@ START_TEST(batches_that_tell)
             expect_next_words(&m);
         expect_ends_met(&m);
         for (size_t parts = 2; parts <= m.B; parts++) expect_unequal(&m, parts, false);
-        for (size_t parts = 2; parts <= 12 && parts <= m.S; parts++) expect_unequal(&m, parts, true);
+        for (size_t parts = 2; parts <= 12 && parts <= m.S; parts++)
+            expect_unequal(&m, parts, true);
         const int32_t last = (int32_t)of.vocab - 1;
         for (size_t b = 0; b < m.B; b++) {
             size_t n = 0;

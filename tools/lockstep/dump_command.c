@@ -127,13 +127,13 @@ static ls_status print_dump_json(const dumping *d, const ls_dump_summary *summar
     if (summary->worst_ratio > 0)
         truth = json_pack("{s:o, s:s}", "worst_ratio", json_number(summary->worst_ratio), "tensor",
                           summary->worst_tensor);
-    json_t *more = json_pack(
-        "{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "layout",
-        json_layout(&run->layout, &d->report->common.config), "engine", ls_engine_name(run->engine),
-        "directory", ls_show(d->settings->directory), "digest", summary->digest, "first_step",
-        json_u64(summary->first_step), "tensors", json_u64(summary->tensors), "bytes",
-        json_u64(summary->bytes), "files", files, "truth", truth, "start",
-        json_start(d->settings, &summary->start));
+    json_t *more =
+        json_pack("{s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "layout",
+                  json_layout(&run->layout, &d->report->common.config), "engine",
+                  ls_engine_name(run->engine), "directory", ls_show(d->settings->directory),
+                  "digest", summary->digest, "first_step", json_u64(summary->first_step), "tensors",
+                  json_u64(summary->tensors), "bytes", json_u64(summary->bytes), "files", files,
+                  "truth", truth, "start", json_start(d->settings, &summary->start));
     if (object == NULL || more == NULL || json_object_update(object, more) != 0) {
         json_decref(object);
         object = NULL;
