@@ -101,6 +101,33 @@ START_TEST(record_belongs_to_a_thread)
 }
 END_TEST
 
+/* What a failure named becomes what the user named, wherever it is. */
+START_TEST(names_are_exchanged)
+{
+    ls_error_clear();
+    ls_error_rename("a", "b");
+    ck_assert_str_eq(ls_error_text(), "");
+    ls_error_record(LS_ERR_IO, "x.c", 1, "/tmp/.hidden\\\\1/x: cannot; in /tmp/.hidden\\\\1");
+    ls_error_rename("", "b");
+    ls_error_rename("/tmp/.hidden\\1", "mine\n"); /* shown: a backslash is two, a line end \x0a */
+    ck_assert_str_eq(ls_error_text(), "mine\\x0a/x: cannot; in mine\\x0a");
+    ls_error_rename("other", "b");
+    ck_assert_str_eq(ls_error_text(), "mine\\x0a/x: cannot; in mine\\x0a");
+
+    char longer[400], wide[512];
+    memset(longer, 'l', 399);
+    longer[399] = '\0';
+    memset(wide, 's', 511);
+    wide[511] = '\0';
+    ls_error_clear();
+    ls_error_record(LS_ERR_IO, "x.c", 1, "%s at %s at %s at %s", "s", "s", "s", wide);
+    ls_error_rename("s", longer);
+    ck_assert_uint_eq(strlen(ls_error_text()), LS_ERROR_TEXT_BYTES - 1);
+    ck_assert_str_eq(ls_error_text() + LS_ERROR_TEXT_BYTES - 4, "...");
+    ls_error_clear();
+}
+END_TEST
+
 START_TEST(exit_codes)
 {
     ck_assert_int_eq(ls_exit_code(LS_OK), 0);
@@ -122,6 +149,7 @@ int main(void)
     tcase_add_test(tcase, text_is_one_line);
     tcase_add_test(tcase, long_text_ends_in_dots);
     tcase_add_test(tcase, record_belongs_to_a_thread);
+    tcase_add_test(tcase, names_are_exchanged);
     tcase_add_test(tcase, exit_codes);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
