@@ -219,12 +219,31 @@ def interrupted(program, checks):
         checks.that(program.read("kept/manifest.json") == manifest, "the older directory changed")
 
 
+def killed(program, checks):
+    """What a killed dump leaves, the next one removes; the older directory was there all the time."""
+    before = p.listing(program.folder)
+    running = subprocess.Popen([program.path, "dump", "kept", "--steps", "60", "--per-rank"],
+                               cwd=program.folder, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while running.poll() is None and not any(
+            name.startswith(".lockstep-") for name in os.listdir(program.folder)):
+        time.sleep(0.01)
+    running.kill()
+    running.wait()
+    left = [name for name in os.listdir(program.folder) if name.startswith(".lockstep-")]
+    checks.that(len(left) == 1, f"a killed dump leaves its folder: {left}")
+    done = program.run("dump", "kept", "--no-truth")
+    checks.that(done.status == 0 and p.listing(program.folder) == before,
+                f"{p.listing(program.folder) ^ before}\n{done}")
+
+
 def main(program, checks):
     layouts(program, checks)
     everything(program, checks)
     goes_on(program, checks)
     bad_input(program, checks)
     interrupted(program, checks)
+    killed(program, checks)
 
 
 if __name__ == "__main__":

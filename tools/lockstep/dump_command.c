@@ -71,8 +71,8 @@ static void print_start(FILE *out, const settings *s, const ls_dump_told *told)
     fprintf(out, "\nstart   weights %s", of_weights[told->weights]);
     if (told->biases == 0) fprintf(out, "; the model has no biases");
     if (told->constant > 0)
-        fprintf(out, "; %zu of them hold%s one value throughout, so mistakes there may not show",
-                told->constant, told->constant == 1 ? "s" : "");
+        fprintf(out, "; %zu parameter%s one value throughout, so mistakes there may not show",
+                told->constant, told->constant == 1 ? " has" : "s have");
     fprintf(out, "\n        batches %s", of_batches[told->batch]);
     if (told->batch == LS_DUMP_TELLING) {
         fprintf(out, ": targets at %zu of %zu tokens, %zu of %zu ends of vocabulary shards",
