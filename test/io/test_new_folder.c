@@ -138,7 +138,6 @@ START_TEST(folder_abandoned_by_a_signal_handler)
     ls_new_file *file = NULL;
     ASSERT_OK(ls_new_folder_file(made, "half", &path));
     ASSERT_OK(ls_new_file_create(&file, path));
-    ls_new_files_abandon();
     ls_new_folders_abandon();
     ck_assert_int_eq(scratch_entries(f), 0);
     ASSERT_SAYS(ls_new_folder_commit(made), LS_ERR_IO, "abandoned/x", "cannot be written");
