@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/utf8.h"
 #include "io/new_file.h"
 #include "io/safetensors_format.h"
@@ -154,7 +155,7 @@ exit:
 static ls_status make_header(ls_safetensors_writer *writer, char **ret_header, size_t *ret_bytes)
 {
     ls_status status = LS_OK;
-    char *header = NULL, *text = json_dumps(writer->header, JSON_COMPACT);
+    char *header = NULL, *text = ls_json_write(writer->header, JSON_COMPACT);
     if (!text) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
     size_t bytes = strlen(text), padded = (bytes + 7) / 8 * 8;
     if (padded > LS_SAFETENSORS_HEADER_MAX)

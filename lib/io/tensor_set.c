@@ -1,23 +1,28 @@
 /* tensor_set.c - one safetensors file or several as one table of tensors. */
 #include "lockstep/io/tensor_set.h"
 
-#include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/read_file.h"
+#include "base/json_text.h"
 #include "lockstep/base/show.h"
 
 enum { INDEX_MOST_BYTES = 64 << 20, MOST_FILES = 4096 };
+
+/* What a folder may have. */
+#define FOLDER_FILE "model.safetensors"
+#define FOLDER_INDEX "model.safetensors.index.json"
 
 struct ls_tensor_set {
     size_t files;
     ls_safetensors **file;
     char **path;
     size_t *first; /* number of each file's first tensor; files + 1 */
+    size_t most_tensors;
 };
 
 /* ---- files ---- */
@@ -45,7 +50,7 @@ static ls_status add_file(ls_tensor_set *set, char *path)
     size_t *first = realloc(set->first, (set->files + 2) * sizeof *first);
     if (first) set->first = first;
     if (!file || !paths || !first) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
-    LS_TRY(ls_safetensors_open(&set->file[set->files], path));
+    LS_TRY(ls_safetensors_open_most(&set->file[set->files], path, set->most_tensors));
     set->path[set->files] = path;
     path = NULL;
     if (set->files == 0) set->first[0] = 0;
@@ -59,62 +64,52 @@ exit:
 
 /* ---- an index ---- */
 
-static ls_status read_index(const char *path, json_t **ret_root)
+static ls_status read_index(const ls_tensor_set *set, const char *path, json_t **ret_root)
 {
     ls_status status = LS_OK;
-    unsigned char *bytes = NULL;
-    size_t count;
-    json_error_t where;
     json_t *root = NULL;
-    LS_TRY(ls_read_file(path, INDEX_MOST_BYTES, &bytes, &count));
-    root = json_loadb((const char *)bytes, count, JSON_REJECT_DUPLICATES, &where);
-    if (!root)
-        LS_FAIL(LS_ERR_INPUT, "%s: not JSON: line %d, column %d: %s", ls_show(path), where.line,
-                where.column, ls_show(where.text));
-    if (json_object_size(json_object_get(root, "weight_map")) == 0)
+    LS_TRY(ls_json_read(path, INDEX_MOST_BYTES, &root));
+    const size_t entries = json_object_size(json_object_get(root, "weight_map"));
+    if (entries == 0)
         LS_FAIL(LS_ERR_INPUT,
                 "%s: is no index of safetensors files: it has no {\"weight_map\": {\"tensor\": "
                 "\"file\", ...}}",
                 ls_show(path));
+    if (entries > set->most_tensors)
+        LS_FAIL(LS_ERR_INPUT, "%s: has %zu tensors; at most %zu are expected", ls_show(path),
+                entries, set->most_tensors);
     *ret_root = root;
     root = NULL;
 exit:
     json_decref(root);
-    free(bytes);
     return status;
 }
 
-/* Number of the file in the set; the number of files when it is not there. */
-static size_t file_number(const ls_tensor_set *set, const char *path)
-{
-    size_t f = 0;
-    while (f < set->files && strcmp(set->path[f], path) != 0) f++;
-    return f;
-}
-
-/* Opens the file that an entry names, unless it is open, and looks for the tensor in it. */
-static ls_status take_entry(ls_tensor_set *set, const char *index, const char *tensor,
-                            const json_t *value)
+/* Opens the file that an entry names, unless it is open, and looks for the tensor in it. numbers:
+ * of the files that are open, by name. */
+static ls_status take_entry(ls_tensor_set *set, const char *index, json_t *numbers,
+                            const char *tensor, const json_t *value)
 {
     ls_status status = LS_OK;
     const char *name = json_string_value(value);
     char *path = NULL;
-    size_t f;
     /* An index speaks of its own folder only. */
     if (!name || name[0] == '\0' || strchr(name, '/') || strcmp(name, "..") == 0 ||
         strcmp(name, ".") == 0)
         LS_FAIL(LS_ERR_INPUT, "%s: tensor %s: its file %s%s must be a name in the same folder",
                 ls_show(index), ls_show(tensor), name ? ls_show(name) : "is not a string",
                 name ? "" : ";");
-    path = beside(index, name);
-    if (!path) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(index));
-    f = file_number(set, path);
-    if (f == set->files) {
+    const json_t *number = json_object_get(numbers, name);
+    const size_t f = number ? (size_t)json_integer_value(number) : set->files;
+    if (!number) {
         if (f == MOST_FILES)
             LS_FAIL(LS_ERR_INPUT, "%s: names more than %d files", ls_show(index), MOST_FILES);
-        char *own = path;
+        path = beside(index, name);
+        if (!path || json_object_set_new(numbers, name, json_integer((json_int_t)f)) != 0)
+            LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(index));
+        char *taken = path;
         path = NULL;
-        LS_TRY(add_file(set, own));
+        LS_TRY(add_file(set, taken));
     }
     if (!ls_safetensors_find(set->file[f], tensor))
         LS_FAIL(LS_ERR_INPUT, "%s: says that tensor %s is in %s, which does not have it",
@@ -127,12 +122,14 @@ exit:
 static ls_status open_index(ls_tensor_set *set, const char *index)
 {
     ls_status status = LS_OK;
-    json_t *root = NULL;
+    json_t *root = NULL, *numbers = json_object();
     const char *tensor;
     json_t *value;
-    LS_TRY(read_index(index, &root));
+    if (!numbers) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(index));
+    LS_TRY(read_index(set, index, &root));
     json_t *entries = json_object_get(root, "weight_map");
-    json_object_foreach(entries, tensor, value) LS_TRY(take_entry(set, index, tensor, value));
+    json_object_foreach(entries, tensor, value)
+        LS_TRY(take_entry(set, index, numbers, tensor, value));
     /* Every entry was found in its file, so equal numbers say that no file has more. Which one is
      * it, otherwise? */
     if (set->first[set->files] == json_object_size(entries)) goto exit;
@@ -147,6 +144,7 @@ static ls_status open_index(ls_tensor_set *set, const char *index)
                         ls_show(set->path[f]), ls_show(name), ls_show(index));
         }
 exit:
+    json_decref(numbers);
     json_decref(root);
     return status;
 }
@@ -165,53 +163,109 @@ static bool is_there(const char *path)
     return stat(path, &about) == 0;
 }
 
-/* What to open in a folder. */
-static ls_status look_into(const char *folder, char **ret_path)
+static ls_status open_one(ls_tensor_set **ret_set, const char *path, size_t most_tensors);
+
+/* Whether every tensor of one set is in the other, with the same values. */
+static ls_status check_within(const ls_tensor_set *one, const ls_tensor_set *other,
+                              const char *folder)
 {
-    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json"};
     ls_status status = LS_OK;
-    size_t length = strlen(folder), room = length + sizeof "/model.safetensors.index.json";
-    char *path = malloc(room);
-    if (!path) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(folder));
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, room, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", names[i]);
-        if (!is_there(path)) continue;
-        *ret_path = path;
-        return LS_OK;
+    for (size_t i = 0; i < ls_tensor_set_count(one); i++) {
+        const char *file;
+        const ls_tensor_info *a = ls_tensor_set_at(one, i, &file);
+        const ls_tensor_info *b = ls_tensor_set_find(other, a->name);
+        const bool alike = b && a->dtype == b->dtype && a->n_dims == b->n_dims &&
+                           memcmp(a->dims, b->dims, sizeof a->dims) == 0;
+        if (alike && memcmp(a->data, b->data, a->elements * ls_dtype_bytes(a->dtype)) == 0)
+            continue;
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: has %s and %s, which disagree: tensor %s of %s %s in the other; remove one "
+                "of the two, or load the right one by its name",
+                ls_show(folder), FOLDER_FILE, FOLDER_INDEX, ls_show(a->name), ls_show(file),
+                !b      ? "is not"
+                : alike ? "has other values"
+                        : "has another dtype or shape");
     }
-    LS_FAIL(LS_ERR_INPUT, "%s: a folder without model.safetensors or model.safetensors.index.json",
-            ls_show(folder));
 exit:
-    free(path);
+    return status;
+}
+
+/* "folder/name", for the caller to free; NULL without memory. */
+static char *inside(const char *folder, const char *name)
+{
+    const size_t room = strlen(folder) + strlen(name) + 2;
+    char *path = malloc(room);
+    if (path) snprintf(path, room, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
+    return path;
+}
+
+/* The one file goes before an index, which must then agree with it. */
+static ls_status open_folder(ls_tensor_set **ret_set, const char *folder, size_t most_tensors)
+{
+    ls_status status = LS_OK;
+    ls_tensor_set *set = NULL, *indexed = NULL;
+    char *file = inside(folder, FOLDER_FILE), *index = inside(folder, FOLDER_INDEX);
+    char *pickle = inside(folder, "pytorch_model.bin");
+    char *pickles = inside(folder, "pytorch_model.bin.index.json");
+    if (!file || !index || !pickle || !pickles)
+        LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(folder));
+    if (!is_there(file) && !is_there(index)) {
+        if (is_there(pickle) || is_there(pickles))
+            LS_FAIL(LS_ERR_INPUT,
+                    "%s: has pytorch_model.bin, a pickle, but no %s; only safetensors are read: "
+                    "convert it with safetensors.torch.save_file",
+                    ls_show(folder), FOLDER_FILE);
+        LS_FAIL(LS_ERR_INPUT, "%s: a folder without %s or %s", ls_show(folder), FOLDER_FILE,
+                FOLDER_INDEX);
+    }
+    LS_TRY(open_one(&set, is_there(file) ? file : index, most_tensors));
+    if (is_there(file) && is_there(index)) {
+        LS_TRY(open_one(&indexed, index, most_tensors));
+        LS_TRY(check_within(set, indexed, folder));
+        LS_TRY(check_within(indexed, set, folder));
+    }
+    *ret_set = set;
+    set = NULL;
+exit:
+    free(file), free(index), free(pickle), free(pickles);
+    ls_tensor_set_close(&indexed);
+    ls_tensor_set_close(&set);
+    return status;
+}
+
+static ls_status open_one(ls_tensor_set **ret_set, const char *path, size_t most_tensors)
+{
+    ls_status status = LS_OK;
+    ls_tensor_set *set = calloc(1, sizeof *set);
+    char *taken = strdup(path);
+    if (!set || !taken) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
+    set->most_tensors = most_tensors;
+    if (ends_with(path, ".json")) {
+        LS_TRY(open_index(set, path));
+    } else {
+        char *own = taken;
+        taken = NULL;
+        LS_TRY(add_file(set, own));
+    }
+    *ret_set = set;
+    set = NULL;
+exit:
+    free(taken);
+    ls_tensor_set_close(&set);
     return status;
 }
 
 ls_status ls_tensor_set_open(ls_tensor_set **ret_set, const char *path)
 {
-    ls_status status = LS_OK;
+    return ls_tensor_set_open_most(ret_set, path, SIZE_MAX);
+}
+
+ls_status ls_tensor_set_open_most(ls_tensor_set **ret_set, const char *path, size_t most_tensors)
+{
     struct stat about;
-    ls_tensor_set *set = calloc(1, sizeof *set);
-    char *own = NULL;
-    if (!set) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode)) {
-        LS_TRY(look_into(path, &own));
-    } else {
-        own = strdup(path);
-        if (!own) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
-    }
-    if (ends_with(own, ".json")) {
-        LS_TRY(open_index(set, own));
-    } else {
-        char *taken = own;
-        own = NULL;
-        LS_TRY(add_file(set, taken));
-    }
-    *ret_set = set;
-    set = NULL;
-exit:
-    free(own);
-    ls_tensor_set_close(&set);
-    return status;
+    const bool folder = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    return folder ? open_folder(ret_set, path, most_tensors)
+                  : open_one(ret_set, path, most_tensors);
 }
 
 void ls_tensor_set_close(ls_tensor_set **set)
@@ -235,8 +289,11 @@ size_t ls_tensor_set_count(const ls_tensor_set *set)
 
 const ls_tensor_info *ls_tensor_set_at(const ls_tensor_set *set, size_t i, const char **ret_file)
 {
-    size_t f = 0;
-    while (i >= set->first[f + 1]) f++;
+    size_t f = 0, end = set->files; /* the file is among f .. end - 1 */
+    while (end - f > 1) {
+        const size_t middle = f + (end - f) / 2;
+        *(i < set->first[middle] ? &end : &f) = middle;
+    }
     if (ret_file) *ret_file = set->path[f];
     return ls_safetensors_at(set->file[f], i - set->first[f]);
 }

@@ -1,4 +1,5 @@
 /* config_json.c - a configuration as JSON text. */
+#include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/read_file.h"
+#include "base/json_text.h"
 #include "base/utf8.h"
 #include "lockstep/base/show.h"
 #include "model/config_fields.h"
@@ -16,17 +17,6 @@
 
 /* A configuration is a page of text; more is some other file. */
 enum { MOST_BYTES = 1 << 20 };
-
-/* The JSON text of a value, shortened, for messages. */
-const char *ls_config_show_value(const json_t *value)
-{
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    size_t length = text ? strlen(text) : 0;
-    char shortened[64];
-    snprintf(shortened, sizeof shortened, "%.40s%s", text ? text : "?", length > 40 ? "..." : "");
-    free(text);
-    return ls_show(shortened);
-}
 
 /* Stores one value of the right type; what lies outside its range is found later, by the check. */
 static ls_status read_field(ls_config *config, const ls_field *field, const json_t *value,
@@ -68,7 +58,7 @@ static ls_status read_field(ls_config *config, const ls_field *field, const json
     if (!fits) {
         char allowed[LS_FIELD_TEXT_BYTES];
         LS_FAIL(LS_ERR_INPUT, "%s: %s %s: must be %s", ls_show(file), field->key,
-                ls_config_show_value(value), ls_field_allowed(field, allowed));
+                ls_json_show(value), ls_field_allowed(field, allowed));
     }
 exit:
     return status;
@@ -82,7 +72,7 @@ static ls_status read_name(ls_config *config, const json_t *value, const char *f
     if (!name || name[0] == '\0' || strlen(name) >= sizeof config->name ||
         strcmp(ls_show(name), name) != 0) {
         LS_FAIL(LS_ERR_INPUT, "%s: name %s: must be 1 to %zu printable bytes", ls_show(file),
-                ls_config_show_value(value), sizeof config->name - 1);
+                ls_json_show(value), sizeof config->name - 1);
     }
     strcpy(config->name, name);
 exit:
@@ -96,7 +86,7 @@ static ls_status read_base(ls_config *config, const json_t *value, const char *f
     for (size_t i = 0; i < LS_CONFIG_NAMES; i++)
         if (strcmp(name, ls_config_names[i]) == 0) return ls_config_named(name, config);
     LS_FAIL(LS_ERR_INPUT, "%s: base %s: must be " LS_CONFIG_NAMES_TEXT, ls_show(file),
-            ls_config_show_value(value));
+            ls_json_show(value));
 exit:
     return status;
 }
@@ -154,7 +144,7 @@ static ls_status read_into(ls_config *config, json_t *object, const char *file)
         LS_FAIL(LS_ERR_INPUT,
                 "%s: base %s: is a transformer and has no \"network\"; use alexnet-nano "
                 "or resnet-nano, or leave it out",
-                ls_show(file), ls_config_show_value(base));
+                ls_show(file), ls_json_show(base));
     strcpy(config->name, "custom");
     bool one_kv_per_head = config->kv_heads == config->heads;
 
@@ -197,40 +187,37 @@ exit:
     return status;
 }
 
-/* file: how the text is called in errors. */
-static ls_status read_text(const char *bytes, size_t count, const char *file, ls_config *ret_config)
+static ls_status read_root(json_t *root, const char *file, ls_config *ret_config)
 {
     ls_status status = LS_OK;
-    json_error_t where;
-    json_t *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
-    if (!root) {
-        LS_FAIL(LS_ERR_INPUT, "%s: not JSON: line %d, column %d: %s", ls_show(file), where.line,
-                where.column, ls_show(where.text));
-    }
     if (!json_is_object(root)) {
         LS_FAIL(LS_ERR_INPUT, "%s: found %s; a model is a JSON object {\"layers\": 4, ...}",
-                ls_show(file), ls_config_show_value(root));
+                ls_show(file), ls_json_show(root));
     }
     LS_TRY(read_object(root, file, ret_config));
 exit:
-    json_decref(root);
     return status;
 }
 
 ls_status ls_config_from_json(const char *label, const char *json, ls_config *ret_config)
 {
-    return read_text(json, strlen(json), label, ret_config);
+    ls_status status = LS_OK;
+    json_t *root = NULL;
+    LS_TRY(ls_json_parse(ls_show(label), (ls_json_span){json, strlen(json)}, &root));
+    LS_TRY(read_root(root, label, ret_config));
+exit:
+    json_decref(root);
+    return status;
 }
 
 static ls_status read_json(const char *file, ls_config *ret_config)
 {
     ls_status status = LS_OK;
-    unsigned char *bytes = NULL;
-    size_t count = 0;
-    LS_TRY(ls_read_file(file, MOST_BYTES, &bytes, &count));
-    LS_TRY(read_text((const char *)bytes, count, file, ret_config));
+    json_t *root = NULL;
+    LS_TRY(ls_json_read(file, MOST_BYTES, &root));
+    LS_TRY(read_root(root, file, ret_config));
 exit:
-    free(bytes);
+    json_decref(root);
     return status;
 }
 
@@ -270,22 +257,37 @@ exit:
 ls_status ls_config_beside(const char *checkpoint, char **ret_file)
 {
     ls_status status = LS_OK;
+    static const char otherwise[] = "; say with --model which model it is, whatever this file says";
     const char *slash = strrchr(checkpoint, '/');
     size_t length = is_folder(checkpoint) ? strlen(checkpoint)
                     : slash               ? (size_t)(slash - checkpoint) + 1
                                           : 0;
     char *file = config_in(checkpoint, length);
-    if (!file) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(checkpoint));
-    struct stat about; /* whatever else is no configuration, and a pipe would wait */
+    struct stat about;
     json_t *root = NULL;
-    if (stat(file, &about) == 0 && S_ISREG(about.st_mode)) root = json_load_file(file, 0, NULL);
     *ret_file = NULL;
-    if (root && ls_foreign_config_is(root)) {
-        *ret_file = file;
-        file = NULL;
+    if (!file) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(checkpoint));
+    if (stat(file, &about) != 0) {
+        if (errno == ENOENT || errno == ENOTDIR) goto exit;
+        LS_FAIL(LS_ERR_IO, "%s: %s", ls_show(file), ls_show_errno(errno));
     }
-    json_decref(root);
+    /* Opening a pipe would wait for its other end. */
+    if (!S_ISREG(about.st_mode))
+        LS_FAIL(LS_ERR_INPUT, "%s: is a folder, a device or a pipe, not a plain file%s",
+                ls_show(file), otherwise);
+    LS_TRY(ls_json_read(file, MOST_BYTES, &root));
+    if (!json_is_object(root))
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: found %s; a config.json is a JSON object {\"model_type\": ...}%s",
+                ls_show(file), ls_json_show(root), otherwise);
+    if (!ls_foreign_config_is(root))
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: has no \"model_type\", which a config.json of Hugging Face has%s",
+                ls_show(file), otherwise);
+    *ret_file = file;
+    file = NULL;
 exit:
+    json_decref(root);
     free(file);
     return status;
 }
@@ -353,12 +355,10 @@ ls_status ls_config_to_json(const ls_config *config, char **ret_json)
     char *text = NULL;
     int digits = 1;
     LS_TRY(ls_config_check(config));
-    object = json_object();
-    if (!object) LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
-    /* A name that is not UTF-8 cannot stand in JSON. */
-    if (!ls_is_utf8(config->name))
+    if (!ls_is_utf8(config->name)) /* JSON cannot hold it */
         LS_FAIL(LS_ERR_INPUT, "the model's name \"%s\" is not UTF-8", ls_show(config->name));
-    if (json_object_set_new(object, "name", json_string(config->name)) != 0)
+    object = json_object();
+    if (!object || json_object_set_new(object, "name", json_string(config->name)) != 0)
         LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
     for (size_t i = 0; i < LS_CONFIG_FIELDS; i++) {
         const ls_field *field = &ls_config_fields[i];
@@ -369,7 +369,7 @@ ls_status ls_config_to_json(const ls_config *config, char **ret_json)
     if (config->kind == LS_MODEL_NET &&
         json_object_set_new(object, "network", ls_net_write(&config->net, &digits)) != 0)
         LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
-    text = json_dumps(object, (size_t)(JSON_INDENT(2)) | (size_t)(JSON_REAL_PRECISION(digits)));
+    text = ls_json_write(object, (size_t)(JSON_INDENT(2)) | (size_t)(JSON_REAL_PRECISION(digits)));
     if (!text) LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
     *ret_json = text;
 exit:

@@ -1,9 +1,10 @@
+/* foreign_config.c - a config.json of Hugging Face, key by key. */
 #include "model/foreign_config.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "lockstep/base/show.h"
 #include "model/config_fields.h"
 
@@ -50,9 +51,7 @@ static const kind kinds[] = {
               {"initializer_range", "init_std"},
               {"tie_word_embeddings", "tied"}},
      .dropouts = {"embd_pdrop", "attn_pdrop", "resid_pdrop"},
-     .demands = {{"scale_attn_weights", "true"},
-                 {"scale_attn_by_inverse_layer_idx", "false"},
-                 {"add_cross_attention", "false"}},
+     .demands = {{"scale_attn_weights", "true"}, {"scale_attn_by_inverse_layer_idx", "false"}},
      .defaults = {.layers = 12,
                   .d_model = 768,
                   .heads = 12,
@@ -82,7 +81,8 @@ static const kind kinds[] = {
      .demands = {{"attention_bias", "false"},
                  {"mlp_bias", "false"},
                  {"attention_dropout", "0.0"},
-                 {"partial_rotary_factor", "1.0"}},
+                 {"partial_rotary_factor", "1.0"},
+                 {"use_sliding_window", "false"}},
      .defaults = {.layers = 32,
                   .d_model = 4096,
                   .heads = 32,
@@ -107,9 +107,7 @@ static const kind kinds[] = {
               {"initializer_range", "init_std"},
               {"tie_word_embeddings", "tied"}},
      .dropouts = {"hidden_dropout_prob", "attention_probs_dropout_prob"},
-     .demands = {{"position_embedding_type", "\"absolute\""},
-                 {"is_decoder", "false"},
-                 {"add_cross_attention", "false"}},
+     .demands = {{"position_embedding_type", "\"absolute\""}},
      .defaults = {.layers = 12,
                   .d_model = 768,
                   .heads = 12,
@@ -130,6 +128,13 @@ static const kind kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
+/* Of every kind. */
+static const demand of_all[] = {{"is_encoder_decoder", "false"},
+                                {"is_decoder", "false"},
+                                {"add_cross_attention", "false"},
+                                {"tie_encoder_decoder", "false"},
+                                {"pruned_heads", "{}"}};
+
 int ls_foreign_config_is(const json_t *object)
 {
     return json_object_get(object, "model_type") != NULL;
@@ -144,21 +149,11 @@ static json_t *get(const json_t *object, const char *name)
     return json_is_null(value) ? NULL : value;
 }
 
-/* A value as text, for the caller to free. */
-static char *text_of(const json_t *value)
-{
-    return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-}
-
 static ls_status refuse(const char *file, const char *name, const json_t *value,
                         const char *allowed)
 {
-    char *text = text_of(value);
-    ls_status status =
-        ls_error_record(LS_ERR_INPUT, __FILE__, __LINE__, "%s: %s %.200s: must be %s",
-                        ls_show(file), name, ls_show(text), allowed);
-    free(text);
-    return status;
+    return ls_error_record(LS_ERR_INPUT, __FILE__, __LINE__, "%s: %s %s: must be %s", ls_show(file),
+                           name, ls_json_show(value), allowed);
 }
 
 static const ls_field *field_named(const char *name)
@@ -237,32 +232,106 @@ static ls_status check_demand(const char *file, const demand *d, const json_t *o
 {
     const json_t *value = get(object, d->key);
     ls_status status = LS_OK;
-    json_t *wanted = json_loads(d->value, JSON_DECODE_ANY, NULL);
-    if (!wanted) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(file));
+    json_t *wanted = NULL;
+    LS_TRY(ls_json_parse(d->key, (ls_json_span){d->value, strlen(d->value)}, &wanted));
     bool number = json_is_number(wanted) && json_is_number(value);
     double distance = json_number_value(value) - json_number_value(wanted);
     bool same = number ? distance >= 0 && distance <= 0 : json_equal(value, wanted);
-    if (value && !same) status = refuse(file, d->key, value, d->value);
+    if (value && !same) LS_TRY(refuse(file, d->key, value, d->value));
 exit:
     json_decref(wanted);
     return status;
 }
 
-/* Llama's rotary angles: theta alone, in one of the two places where it has been written. */
+static const demand whole_heads = {"partial_rotary_factor", "1.0"};
+
+/* Llama's rotary angles in one of the two objects where they have been written: theta and nothing
+ * else. place: its key. before: what the configuration itself says of theta; 0: nothing. */
+static ls_status read_angles(ls_config *config, const char *file, const char *place,
+                             const json_t *object, double before)
+{
+    static const key theta = {"rope_theta", "rope_theta"};
+    ls_status status = LS_OK;
+    const json_t *number = get(object, theta.theirs);
+    const char *name;
+    json_t *value;
+    const json_t *type = get(object, "rope_type");
+    if (!type) type = get(object, "type");
+    if (!json_is_object(object)) LS_TRY(refuse(file, place, object, "null or an object"));
+    if (!type)
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: %s %s: says no rope_type; only \"default\", angles without scaling, is "
+                "computed here",
+                ls_show(file), place, ls_json_show(object));
+    if (!json_is_string(type) || strcmp(json_string_value(type), "default") != 0)
+        LS_TRY(refuse(file, place, object,
+                      "null, or of the type default: scaled angles are not computed here"));
+    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    {
+        if (strcmp(name, "rope_type") == 0 || strcmp(name, "type") == 0 || json_is_null(value) ||
+            strcmp(name, theta.theirs) == 0 || strcmp(name, whole_heads.key) == 0)
+            continue;
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: %s: unknown key \"%s\"; rope_type, rope_theta and "
+                "partial_rotary_factor are read here",
+                ls_show(file), place, ls_show(name));
+    }
+    LS_TRY(check_demand(file, &whole_heads, object));
+    if (number) LS_TRY(read_key(config, file, &theta, number));
+    if (number && before > 0 && (config->rope_theta < before || config->rope_theta > before))
+        LS_FAIL(LS_ERR_INPUT, "%s: rope_theta %g, but %s.rope_theta %g", ls_show(file), before,
+                place, config->rope_theta);
+exit:
+    return status;
+}
+
 static ls_status read_rotary(ls_config *config, const char *file, const json_t *object)
 {
     static const char *const places[] = {"rope_scaling", "rope_parameters"};
-    static const key theta = {"rope_theta", "rope_theta"};
     ls_status status = LS_OK;
     for (int i = 0; i < 2; i++) {
         const json_t *value = get(object, places[i]);
-        if (!value) continue;
-        const char *type = json_string_value(json_object_get(value, "rope_type"));
-        if (!type) type = json_string_value(json_object_get(value, "type"));
-        if (!type || strcmp(type, "default") != 0)
-            return refuse(file, places[i], value, "null, or of the type default");
-        const json_t *number = get(value, theta.theirs);
-        if (number) LS_TRY(read_key(config, file, &theta, number));
+        const double before = get(object, "rope_theta") ? config->rope_theta : 0;
+        if (value) LS_TRY(read_angles(config, file, places[i], value, before));
+    }
+exit:
+    return status;
+}
+
+/* Whether the kind reads a key, or what it would change is known to be nothing. */
+static bool knows_key(const kind *k, const char *name)
+{
+    static const char *const rotary[] = {"rope_scaling", "rope_parameters", "head_dim"};
+    bool known = strcmp(name, k->activation_key) == 0 || ls_foreign_key_is_harmless(name);
+    for (int i = 0; i < MOST_KEYS && k->keys[i].theirs; i++)
+        known |= strcmp(name, k->keys[i].theirs) == 0;
+    for (int i = 0; i < MOST_DROPOUTS && k->dropouts[i]; i++)
+        known |= strcmp(name, k->dropouts[i]) == 0;
+    for (int i = 0; i < MOST_DEMANDS && k->demands[i].key; i++)
+        known |= strcmp(name, k->demands[i].key) == 0;
+    for (int i = 0; i < 3 && k->defaults.position == LS_ROTARY; i++)
+        known |= strcmp(name, rotary[i]) == 0;
+    return known;
+}
+
+/* A key that says something which nobody here has read could change what is computed. */
+static ls_status check_keys(const json_t *object, const char *file, const kind *k)
+{
+    ls_status status = LS_OK;
+    const char *name;
+    json_t *value;
+    for (size_t i = 0; i < sizeof of_all / sizeof *of_all; i++)
+        LS_TRY(check_demand(file, &of_all[i], object));
+    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    {
+        bool known = json_is_null(value) || knows_key(k, name);
+        for (size_t i = 0; i < sizeof of_all / sizeof *of_all; i++)
+            known |= strcmp(name, of_all[i].key) == 0;
+        if (!known)
+            LS_FAIL(LS_ERR_INPUT,
+                    "%s: unknown key \"%s\" %s: it could change what a %s computes; remove it "
+                    "where it does not",
+                    ls_show(file), ls_show(name), ls_json_show(value), k->type);
     }
 exit:
     return status;
@@ -279,10 +348,10 @@ static bool has_architecture(const json_t *object, const char *name)
     return false;
 }
 
-static ls_status read_kind(const json_t *object, const char *file, const kind *k,
-                           ls_config *config)
+static ls_status read_kind(const json_t *object, const char *file, const kind *k, ls_config *config)
 {
     ls_status status = LS_OK;
+    LS_TRY(check_keys(object, file, k));
     *config = k->defaults;
     strcpy(config->name, k->type);
     config->batch = 8;
@@ -303,7 +372,11 @@ static ls_status read_kind(const json_t *object, const char *file, const kind *k
     const json_t *head = get(object, "head_dim");
     if (head && (!json_is_integer(head) || config->d_model % config->heads != 0 ||
                  (size_t)json_integer_value(head) != ls_config_head_width(config)))
-        LS_TRY(refuse(file, "head_dim", head, "the model width divided by the heads"));
+        LS_FAIL(
+            LS_ERR_INPUT,
+            "%s: head_dim %s: must be hidden_size %zu divided by num_attention_heads %zu; heads "
+            "of a width of their own are not computed here",
+            ls_show(file), ls_json_show(head), config->d_model, config->heads);
 exit:
     return status;
 }
@@ -311,8 +384,12 @@ exit:
 ls_status ls_foreign_config_read(const json_t *object, const char *file, ls_config *ret_config)
 {
     const json_t *type = json_object_get(object, "model_type");
+    const char *lacks = ls_foreign_type_lacks(json_string_value(type));
     for (size_t i = 0; i < KINDS; i++)
         if (json_is_string(type) && strcmp(json_string_value(type), kinds[i].type) == 0)
             return read_kind(object, file, &kinds[i], ret_config);
-    return refuse(file, "model_type", type, "gpt2, llama or bert");
+    if (!lacks) return refuse(file, "model_type", type, "gpt2, llama or bert");
+    return ls_error_record(LS_ERR_INPUT, __FILE__, __LINE__,
+                           "%s: model_type %s: %s; must be gpt2, llama or bert", ls_show(file),
+                           ls_json_show(type), lacks);
 }

@@ -34,6 +34,23 @@ static const ls_foreign_tensor *find_with_prefix(const ls_foreign_map *map, cons
     return find(map, longer);
 }
 
+/* A name that neither the model nor any list has. owner: whose it is not, as the text says it. */
+static ls_status unknown_name(const ls_foreign_map *map, const char *label, const char *name,
+                              const char *owner)
+{
+    ls_status status = LS_OK;
+    const ls_foreign_wrapper *wrapper;
+    char plain[LS_FOREIGN_NAME_BYTES];
+    if (ls_foreign_unwrap(map, name, plain, &wrapper))
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: tensor %s is %s with the prefix \"%s\" of %s: strip it from every name, or "
+                "save %s",
+                ls_show(label), ls_show(name), plain, wrapper->part, wrapper->of, wrapper->remedy);
+    LS_FAIL(LS_ERR_INPUT, "%s: has a tensor %s that %s", ls_show(label), ls_show(name), owner);
+exit:
+    return status;
+}
+
 ls_status ls_foreign_match(const ls_foreign_map *map, const char *label, const char *name,
                            const ls_foreign_tensor **ret_tensor)
 {
@@ -45,9 +62,7 @@ ls_status ls_foreign_match(const ls_foreign_map *map, const char *label, const c
     bool known = false;
     if (!convention) {
         tensor = find(map, name);
-        if (!tensor)
-            LS_FAIL(LS_ERR_INPUT, "%s: has a tensor %s that the model does not know",
-                    ls_show(label), ls_show(name));
+        if (!tensor) LS_TRY(unknown_name(map, label, name, "the model does not know"));
     } else if (ls_foreign_modern(convention, name, modern)) {
         tensor = find_with_prefix(map, convention->prefix, modern);
         /* Not what the map has: what may be left alone, or belongs to some other model. */
@@ -66,9 +81,11 @@ ls_status ls_foreign_match(const ls_foreign_map *map, const char *label, const c
                         ls_show(label), ls_show(name));
         }
     }
-    if (convention && !tensor && !known)
-        LS_FAIL(LS_ERR_INPUT, "%s: has a tensor %s that is none of %s's", ls_show(label),
-                ls_show(name), convention->title);
+    if (convention && !tensor && !known) {
+        char owner[80];
+        snprintf(owner, sizeof owner, "is none of %s's", convention->title);
+        LS_TRY(unknown_name(map, label, name, owner));
+    }
     *ret_tensor = tensor;
 exit:
     return status;

@@ -116,7 +116,7 @@ bool ls_foreign_modern(const ls_foreign_convention *convention, const char *name
 
 /* ---- whose names are these ---- */
 
-static bool known_to(const ls_foreign_convention *convention, const char *name)
+bool ls_foreign_knows(const ls_foreign_convention *convention, const char *name)
 {
     char modern[LS_FOREIGN_NAME_BYTES];
     size_t layer;
@@ -134,7 +134,8 @@ ls_names ls_names_recognise(const char *(*name_at)(const void *context, size_t i
     for (int names = LS_NAMES_OWN + 1; names < LS_NAMES_COUNT; names++) {
         const ls_foreign_convention *convention = ls_foreign_convention_of((ls_names)names);
         size_t known = 0;
-        for (size_t i = 0; i < count; i++) known += known_to(convention, name_at(context, i));
+        for (size_t i = 0; i < count; i++)
+            known += ls_foreign_knows(convention, name_at(context, i));
         if (known <= most) continue;
         most = known;
         best = (ls_names)names;

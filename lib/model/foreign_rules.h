@@ -89,6 +89,19 @@ const ls_foreign_convention *ls_foreign_convention_of(ls_names names);
 bool ls_foreign_rule_names(const ls_foreign_convention *convention, const ls_foreign_rule *rule,
                            const char *name, size_t *ret_layer);
 
+/* Whether any list of names, or the map, knows the name without the parts that a wrapper of PyTorch
+ * puts into it: *ret_wrapper says which one, and how to save the model itself. `plain`: the name
+ * without them. */
+typedef struct ls_foreign_wrapper {
+    const char *part, *of, *remedy;
+} ls_foreign_wrapper;
+bool ls_foreign_unwrap(const ls_foreign_map *map, const char *name,
+                       char ret_plain[LS_FOREIGN_NAME_BYTES],
+                       const ls_foreign_wrapper **ret_wrapper);
+
+/* Whether a list of names has the name; an older spelling too. */
+bool ls_foreign_knows(const ls_foreign_convention *convention, const char *name);
+
 /* The name with older parts replaced by newer ones; false when it is longer than any known one. */
 bool ls_foreign_modern(const ls_foreign_convention *convention, const char *name,
                        char ret_name[LS_FOREIGN_NAME_BYTES]);

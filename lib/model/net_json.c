@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "lockstep/base/show.h"
 #include "model/net_parts.h"
 
@@ -72,7 +73,7 @@ static ls_status read_field(const reader *r, const ls_net_field *field, const js
     }
     if (!fits) {
         char allowed[LS_NET_TEXT_BYTES];
-        LAYER_FAIL(r, "%s %s: must be %s", field->key, ls_config_show_value(value),
+        LAYER_FAIL(r, "%s %s: must be %s", field->key, ls_json_show(value),
                    ls_net_field_allowed(field, allowed));
     }
 exit:
@@ -110,7 +111,7 @@ static ls_status read_place(const reader *r, const char *key, const json_t *valu
     const char *known[LS_NET_LAYERS + 1] = {"image"};
     if (!name)
         LAYER_FAIL(r, "%s %s: must be the name of an earlier layer or \"image\"", key,
-                   ls_config_show_value(value));
+                   ls_json_show(value));
     for (size_t i = 0; i < r->at; i++) known[i + 1] = r->net->layers[i].name;
     for (size_t i = 0; i <= r->at; i++)
         if (strcmp(known[i], name) == 0) {
@@ -142,7 +143,7 @@ static ls_status read_kind(const reader *r, const json_t *object)
                                                     : ", ",
                          ls_net_kind_names[kind]);
     LS_FAIL(LS_ERR_INPUT, "%s: network: the kind of layer %zu is %s: must be %s", ls_show(r->file),
-            r->at, value ? ls_config_show_value(value) : "not given", list);
+            r->at, value ? ls_json_show(value) : "not given", list);
 exit:
     return status;
 }
@@ -159,7 +160,7 @@ static ls_status read_name(const reader *r, const json_t *object)
     }
     if (!name || strlen(name) >= LS_NET_NAME_BYTES)
         LS_FAIL(LS_ERR_INPUT, "%s: network: the name of layer %zu is %s: must be 1 to %d bytes",
-                ls_show(r->file), r->at, ls_config_show_value(value), (int)LS_NET_NAME_BYTES - 1);
+                ls_show(r->file), r->at, ls_json_show(value), (int)LS_NET_NAME_BYTES - 1);
     snprintf(r->layer->name, sizeof r->layer->name, "%s", name);
 exit:
     return status;
@@ -216,7 +217,7 @@ static ls_status read_layer(const reader *r, json_t *object)
     *r->layer = (ls_net_layer){.from = (int)r->at - 1};
     if (!json_is_object(object))
         LS_FAIL(LS_ERR_INPUT, "%s: network: layer %zu is %s: must be an object {\"kind\": ...}",
-                ls_show(r->file), r->at, ls_config_show_value(object));
+                ls_show(r->file), r->at, ls_json_show(object));
     LS_TRY(read_kind(r, object));
     LS_TRY(read_name(r, object));
     for (size_t f = 0; f < LS_NET_FIELDS; f++)
@@ -233,7 +234,7 @@ static ls_status read_layers(json_t *list, const char *file, ls_net *net)
     ls_status status = LS_OK;
     if (!json_is_array(list) || json_array_size(list) < 1 || json_array_size(list) > LS_NET_LAYERS)
         LS_FAIL(LS_ERR_INPUT, "%s: network: layers %s: must be a list of 1 to %d layers",
-                ls_show(file), ls_config_show_value(list), (int)LS_NET_LAYERS);
+                ls_show(file), ls_json_show(list), (int)LS_NET_LAYERS);
     memset(net->layers, 0, sizeof net->layers);
     net->count = json_array_size(list);
     for (size_t i = 0; i < net->count; i++)
@@ -252,7 +253,7 @@ static ls_status read_net_size(const char *key, const json_t *value, const char 
         if (strcmp(key, size->key) != 0) continue;
         if (!read_size(value, (size_t *)(void *)((char *)net + size->offset)))
             LS_FAIL(LS_ERR_INPUT, "%s: network: %s %s: must be a whole number from %zu to %zu",
-                    ls_show(file), key, ls_config_show_value(value), size->least, size->most);
+                    ls_show(file), key, ls_json_show(value), size->least, size->most);
         goto exit;
     }
     const char *nearest = ls_nearest(key, known, LS_NET_SIZES + 1);
@@ -272,7 +273,7 @@ ls_status ls_net_read(const json_t *object, const char *file, ls_net *net)
     json_t *value;
     if (!json_is_object(object))
         LS_FAIL(LS_ERR_INPUT, "%s: network %s: must be an object {\"layers\": [...], ...}",
-                ls_show(file), ls_config_show_value(object));
+                ls_show(file), ls_json_show(object));
     json_object_foreach((json_t *)(uintptr_t)object, key, value)
     {
         if (strcmp(key, "layers") == 0)

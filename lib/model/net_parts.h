@@ -70,8 +70,7 @@ void ls_net_shape_of_layer(const ls_net_layer *layer, const ls_net_shape *in,
 ls_status ls_net_read(const json_t *value, const char *file, ls_net *net) LS_MUST_USE;
 json_t *ls_net_write(const ls_net *net, int *digits);
 
-/* The JSON text of a value, shortened, for messages; the fewest digits that give a number back. */
-const char *ls_config_show_value(const json_t *value);
+/* The fewest digits that give a number back. */
 int ls_config_digits(double real);
 
 #endif

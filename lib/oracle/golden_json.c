@@ -3,27 +3,14 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "lockstep/base/show.h"
 
 static const json_t *get(const ls_json_at *at, const char *key)
 {
     return json_object_get(at->object, key);
-}
-
-/* The JSON text of a value, shortened. A large one is not written out to be cut off. */
-static const char *show_value(const json_t *value)
-{
-    if (json_is_array(value)) return "[...]";
-    if (json_is_object(value)) return "{...}";
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    const size_t length = text ? strlen(text) : 0;
-    char shortened[80];
-    snprintf(shortened, sizeof shortened, "%.60s%s", text ? text : "?", length > 60 ? "..." : "");
-    free(text);
-    return ls_show(shortened);
 }
 
 ls_status ls_json_refuse(const ls_json_at *at, const char *key, const char *allowed)
@@ -33,7 +20,7 @@ ls_status ls_json_refuse(const ls_json_at *at, const char *key, const char *allo
         return ls_error_record(LS_ERR_INPUT, __FILE__, __LINE__, "%s: %s%s is missing; it is %s",
                                ls_show(at->file), at->path, key, allowed);
     return ls_error_record(LS_ERR_INPUT, __FILE__, __LINE__, "%s: %s%s %s: must be %s",
-                           ls_show(at->file), at->path, key, show_value(value), allowed);
+                           ls_show(at->file), at->path, key, ls_json_show(value), allowed);
 }
 
 ls_status ls_json_string(const ls_json_at *at, const char *key, const char **ret)

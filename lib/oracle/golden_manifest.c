@@ -8,13 +8,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/read_file.h"
+#include "base/json_text.h"
 #include "lockstep/base/show.h"
 #include "lockstep/numerics/digest.h"
 #include "oracle/golden_json.h"
 
-/* Some thousand steps of a large model; more is some other file. */
-enum { MOST_BYTES = 1 << 29 };
+/* Some hundred steps of a large model; more is some other file. */
+enum { MOST_BYTES = 64 << 20 };
 
 #define FORMAT "lockstep golden"
 
@@ -56,16 +56,9 @@ exit:
 static ls_status load(json_t **ret_root, const char *path)
 {
     ls_status status = LS_OK;
-    unsigned char *bytes = NULL;
-    size_t count = 0;
     json_t *root = NULL;
-    json_error_t where;
     LS_TRY(ls_manifest_check_plain(path));
-    LS_TRY(ls_read_file(path, MOST_BYTES, &bytes, &count));
-    root = json_loadb((const char *)bytes, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
-    if (!root)
-        LS_FAIL(LS_ERR_INPUT, "%s: not JSON: line %d, column %d: %s", ls_show(path), where.line,
-                where.column, ls_show(where.text));
+    LS_TRY(ls_json_read(path, MOST_BYTES, &root));
     if (!json_is_object(root))
         LS_FAIL(LS_ERR_INPUT, "%s: is not a JSON object {\"format\": \"" FORMAT "\", ...}",
                 ls_show(path));
@@ -73,7 +66,6 @@ static ls_status load(json_t **ret_root, const char *path)
     root = NULL;
 exit:
     json_decref(root);
-    free(bytes);
     return status;
 }
 

@@ -138,7 +138,8 @@ ls_status ls_checkpoint_open(ls_checkpoint_file *ret_file, const ls_run *run,
     const char *path = run->load;
     ls_checkpoint_file file = {.arrays = 1};
 
-    LS_TRY(ls_tensor_set_open(&file.set, path));
+    LS_TRY(ls_tensor_set_open_most(
+        &file.set, path, LS_CHECKPOINT_OTHERS * LS_CHECKPOINT_ARRAYS * (table->count + 1)));
     LS_TRY(ls_checkpoint_same_contract(file.set, path));
     /* The model first: it tells more than a tensor's name. */
     LS_TRY(ls_checkpoint_same_model(file.set, path, &table->config));

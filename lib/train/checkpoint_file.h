@@ -13,6 +13,10 @@
 enum { LS_CHECKPOINT_ARRAYS = 3 };
 extern const char *const ls_checkpoint_prefixes[LS_CHECKPOINT_ARRAYS];
 
+/* Tensors of a checkpoint of any model: above the most layers, parameters of one and arrays. Of a
+ * known model a file may have OTHERS times what the model needs, masks and the like. */
+enum { LS_CHECKPOINT_MOST_TENSORS = 1 << 18, LS_CHECKPOINT_OTHERS = 16 };
+
 typedef struct ls_checkpoint_file {
     ls_tensor_set *set;
     ls_foreign_map *map;
@@ -26,9 +30,14 @@ typedef struct ls_checkpoint_file {
 /* Opens run->load for a run of run->dtype. Errors: LS_ERR_INPUT, each naming the file and the
  * tensor: not a checkpoint of this model, contract or optimizer; a tensor missing, unknown, there
  * twice, of another shape or of a dtype that does not fit into the run's; a tied head that is not
- * its embedding; a step beyond run->steps. */
+ * its embedding; a step beyond run->steps; far more tensors than the model has. */
 ls_status ls_checkpoint_open(ls_checkpoint_file *ret_file, const ls_run *run,
                              const ls_param_table *table) LS_MUST_USE;
+/* Whether a run can go on from the numbers of an open checkpoint. path: for the error.
+ * LS_ERR_INPUT: a negative second moment (names tensor, element and value). NaN and infinity pass:
+ * a run that diverged can be looked at, see ls_checkpoint_not_finite. */
+ls_status ls_checkpoint_check_values(const ls_checkpoint_file *file, const char *path) LS_MUST_USE;
+
 void ls_checkpoint_close(ls_checkpoint_file *file);
 
 /* Whether a checkpoint has an array of one of the map's tensors: all have a value, but a state (of

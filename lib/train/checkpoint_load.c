@@ -33,6 +33,7 @@ static ls_status load(const ls_run *run, ls_store *store, uint64_t *ret_step)
     ls_checkpoint_file file = {0};
 
     LS_TRY(ls_checkpoint_open(&file, run, store->table));
+    if (run->serial) LS_TRY(ls_checkpoint_check_values(&file, run->load)); /* else _check did */
     for (size_t i = 0; i < store->table->count; i++) {
         ls_slot *slot = &store->slots[i];
         ls_real *const arrays[LS_CHECKPOINT_ARRAYS] = {slot->value, slot->m, slot->v};
@@ -83,7 +84,9 @@ ls_status ls_checkpoint_check(const ls_run *run, const ls_param_table *table)
 {
     ls_status status = LS_OK;
     ls_checkpoint_file file = {0};
-    if (run->load && !run->initial) LS_TRY(ls_checkpoint_open(&file, run, table));
+    if (!run->load || run->initial) return LS_OK;
+    LS_TRY(ls_checkpoint_open(&file, run, table));
+    LS_TRY(ls_checkpoint_check_values(&file, run->load));
 exit:
     ls_checkpoint_close(&file);
     return status;

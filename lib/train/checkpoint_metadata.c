@@ -1,11 +1,13 @@
 #include "train/checkpoint_metadata.h"
 
-#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "lockstep/base/show.h"
 #include "lockstep/numerics/digest.h"
+#include "train/checkpoint_file.h"
 
 /* A network's layers, all but what they drop: kinds, what they read, strides, ... */
 static ls_status same_layers(const char *path, const json_t *theirs, const json_t *ours)
@@ -19,8 +21,8 @@ static ls_status same_layers(const char *path, const json_t *theirs, const json_
         json_object_del(a, "p");
         json_object_del(b, "p");
         if (a && b && json_equal(a, b)) continue;
-        char *text[2] = {a ? json_dumps(a, JSON_ENCODE_ANY | JSON_COMPACT) : NULL,
-                         b ? json_dumps(b, JSON_ENCODE_ANY | JSON_COMPACT) : NULL};
+        char *text[2] = {a ? ls_json_write(a, JSON_ENCODE_ANY | JSON_COMPACT) : NULL,
+                         b ? ls_json_write(b, JSON_ENCODE_ANY | JSON_COMPACT) : NULL};
         const ls_status refused = ls_error_record(
             LS_ERR_INPUT, __FILE__, __LINE__,
             "%s: was saved by a network whose layer %zu is %.300s; this one has %.300s",
@@ -41,35 +43,31 @@ ls_status ls_checkpoint_same_model(const ls_tensor_set *file, const char *path,
     static const char *const keys[] = {
         "heads",     "kv_heads", "norm", "norm_place", "activation", "position",  "mlp_cut",
         "objective", "causal",   "bias", "tied",       "norm_eps",   "rope_theta"};
+    enum { LABEL_BYTES = 480 };
     ls_status status = LS_OK;
     const char *json = ls_tensor_set_metadata(file, "model");
-    char *own_text = NULL, *theirs_text = NULL, *ours_text = NULL;
+    char *own_text = NULL, label[LABEL_BYTES];
     json_t *theirs = NULL, *ours = NULL;
-    json_error_t error;
 
     if (!json) goto exit;
-    theirs = json_loads(json, 0, &error);
+    snprintf(label, sizeof label, "%s: __metadata__: model", ls_show(path));
+    LS_TRY(ls_json_parse(label, (ls_json_span){json, strlen(json)}, &theirs));
     if (!json_is_object(theirs))
         LS_FAIL(LS_ERR_INPUT, "%s: __metadata__ has a model that is not a JSON object",
                 ls_show(path));
     LS_TRY(ls_config_to_json(config, &own_text));
-    ours = json_loads(own_text, 0, &error);
-    if (!ours) LS_FAIL(LS_ERR_MEMORY, "no memory to compare models");
+    LS_TRY(ls_json_parse("the model", (ls_json_span){own_text, strlen(own_text)}, &ours));
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *their = json_object_get(theirs, keys[i]), *our = json_object_get(ours, keys[i]);
         if (!their || !our || json_equal(their, our)) continue;
-        theirs_text = json_dumps(their, JSON_ENCODE_ANY | JSON_COMPACT);
-        ours_text = json_dumps(our, JSON_ENCODE_ANY | JSON_COMPACT);
         LS_FAIL(LS_ERR_INPUT, "%s: was saved by a model with %s %s; this one has %s", ls_show(path),
-                keys[i], ls_show(theirs_text), ls_show(ours_text));
+                keys[i], ls_json_show(their), ls_json_show(our));
     }
     LS_TRY(same_layers(path, theirs, ours));
 exit:
     json_decref(theirs);
     json_decref(ours);
     free(own_text);
-    free(theirs_text);
-    free(ours_text);
     return status;
 }
 
@@ -142,7 +140,7 @@ ls_status ls_checkpoint_seed(const char *path, uint64_t fallback, uint64_t *ret_
     ls_status status = LS_OK;
     ls_tensor_set *file = NULL;
     uint64_t seed = fallback;
-    LS_TRY(ls_tensor_set_open(&file, path));
+    LS_TRY(ls_tensor_set_open_most(&file, path, LS_CHECKPOINT_MOST_TENSORS));
     if (ls_tensor_set_metadata(file, "seed"))
         LS_TRY(ls_checkpoint_number(file, path, "seed", &seed));
     *ret_seed = seed;

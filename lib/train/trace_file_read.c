@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/read_file.h"
 #include "lockstep/base/show.h"
 #include "train/trace_file.h"
 #include "train/trace_file_values.h"
 
-enum { MOST_GROUPS = 1 << 20 };
+enum { MOST_GROUPS = 1 << 20, LABEL_BYTES = 480 };
 
 static const size_t MOST_BYTES = (size_t)1 << 30;
 static const int64_t MOST_NS = 1000000000000000, MOST_NUMBER = (int64_t)1 << 53;
@@ -280,26 +281,86 @@ exit:
     return status;
 }
 
-static ls_status read_root(ls_trace_reader *r, const json_t *root)
+/* ---- the file */
+
+/* Where the two parts of a trace are in its text; those that it lacks stay empty. */
+static ls_status find_parts(const ls_trace_reader *r, const char *label, ls_json_span text,
+                            ls_json_span *ret_data, ls_json_span *ret_events)
 {
     ls_status status = LS_OK;
-    size_t *rooms = NULL;
-    const json_t *data = json_object_get(root, "otherData");
-    const json_t *events = json_object_get(root, "traceEvents");
-    if (!json_is_object(data))
+    ls_json_scan scan;
+    ls_json_span key, value;
+    ls_json_open(&scan, text, '{');
+    while (ls_json_next(&scan, &key, &value)) {
+        ls_json_span *part = ls_json_key_is(key, "otherData")     ? ret_data
+                             : ls_json_key_is(key, "traceEvents") ? ret_events
+                                                                  : NULL;
+        if (part == NULL) continue;
+        if (part->text != NULL)
+            LS_FAIL(LS_ERR_INPUT, "%s: %s is a duplicate: a trace has one", ls_show(r->path),
+                    ls_show_bytes(key.text, key.bytes));
+        *part = value;
+    }
+    if (scan.fault != NULL) LS_TRY(ls_json_fault(label, text, &scan));
+exit:
+    return status;
+}
+
+/* The events one after another: the tree of one is gone before the next is made. */
+static ls_status read_events(ls_trace_reader *r, ls_json_span events)
+{
+    ls_status status = LS_OK;
+    json_t *object = NULL;
+    size_t number = 0, *rooms = calloc((size_t)r->file->log.ranks, sizeof *rooms);
+    char label[LABEL_BYTES];
+    ls_json_scan scan;
+    ls_json_span value;
+    if (rooms == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace's events");
+    ls_json_open(&scan, events, '[');
+    for (; ls_json_next(&scan, NULL, &value); number++) {
+        snprintf(label, sizeof label, "%s: traceEvents[%zu]", ls_show(r->path), number);
+        LS_TRY(ls_json_parse(label, value, &object));
+        LS_TRY(read_event(r, object, number, rooms));
+        json_decref(object);
+        object = NULL;
+    }
+exit:
+    json_decref(object);
+    free(rooms);
+    return status;
+}
+
+static ls_status read_text(ls_trace_reader *r, ls_json_span text)
+{
+    ls_status status = LS_OK;
+    ls_json_span data = {NULL, 0}, events = {NULL, 0};
+    json_t *root = NULL;
+    char label[LABEL_BYTES];
+    size_t first = 0;
+    snprintf(label, sizeof label, "%s", ls_show(r->path));
+    while (first < text.bytes && strchr(" \t\r\n", text.text[first]) != NULL) first++;
+    /* Anything but an object is small, or not JSON. */
+    if (first == text.bytes || text.text[first] != '{') {
+        LS_TRY(ls_json_parse(label, text, &root));
+        LS_FAIL(LS_ERR_INPUT, "%s: found %s; a trace is a JSON object with \"traceEvents\"",
+                ls_show(r->path), ls_trace_show_value(root));
+    }
+    LS_TRY(find_parts(r, label, text, &data, &events));
+    if (data.text != NULL) {
+        snprintf(label, sizeof label, "%s: otherData", ls_show(r->path));
+        LS_TRY(ls_json_parse(label, data, &root));
+    }
+    if (!json_is_object(root))
         LS_FAIL(LS_ERR_INPUT,
                 "%s: otherData %s: must be an object; lockstep train --trace writes it",
-                ls_show(r->path), ls_trace_show_value(data));
-    LS_TRY(read_facts(r, data));
-    if (!json_is_array(events))
+                ls_show(r->path), ls_trace_show_value(root));
+    LS_TRY(read_facts(r, root));
+    if (events.text == NULL || events.text[0] != '[')
         LS_FAIL(LS_ERR_INPUT, "%s: traceEvents %s: must be a list", ls_show(r->path),
-                ls_trace_show_value(events));
-    rooms = calloc((size_t)r->file->log.ranks, sizeof *rooms);
-    if (rooms == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace's events");
-    for (size_t i = 0; i < json_array_size(events); i++)
-        LS_TRY(read_event(r, json_array_get(events, i), i, rooms));
+                events.text == NULL ? "is missing" : ls_show_bytes(events.text, events.bytes));
+    LS_TRY(read_events(r, events));
 exit:
-    free(rooms);
+    json_decref(root);
     return status;
 }
 
@@ -308,31 +369,16 @@ ls_status ls_trace_file_read(const char *path, ls_trace_file **ret_file)
     ls_status status = LS_OK;
     unsigned char *bytes = NULL;
     size_t count = 0;
-    json_t *root = NULL;
-    json_error_t where;
     ls_trace_file *file = calloc(1, sizeof *file);
     if (file != NULL) file->words = calloc(LS_TRACE_MOST_WORDS, sizeof *file->words);
     if (file == NULL || file->words == NULL)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read a trace");
     LS_TRY(ls_read_file(path, MOST_BYTES, &bytes, &count));
-    root = json_loadb((const char *)bytes, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
-    free(bytes);
-    bytes = NULL;
-    /* The library says of what there was no memory for nothing. */
-    if (root == NULL && where.text[0] == '\0')
-        LS_FAIL(LS_ERR_MEMORY, "%s: no memory for the JSON in it", ls_show(path));
-    if (root == NULL)
-        LS_FAIL(LS_ERR_INPUT, "%s: not JSON: line %d, column %d: %s", ls_show(path), where.line,
-                where.column, ls_show(where.text));
-    if (!json_is_object(root))
-        LS_FAIL(LS_ERR_INPUT, "%s: found %s; a trace is a JSON object with \"traceEvents\"",
-                ls_show(path), ls_trace_show_value(root));
     ls_trace_reader r = {path, file, ""};
-    LS_TRY(read_root(&r, root));
+    LS_TRY(read_text(&r, (ls_json_span){(const char *)bytes, count}));
     *ret_file = file;
     file = NULL;
 exit:
-    json_decref(root);
     free(bytes);
     ls_trace_file_free(&file);
     return status;

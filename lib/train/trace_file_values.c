@@ -4,17 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "lockstep/base/show.h"
 
 const char *ls_trace_show_value(const json_t *value)
 {
-    if (value == NULL) return "is missing";
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    size_t length = text ? strlen(text) : 0;
-    char shortened[64];
-    snprintf(shortened, sizeof shortened, "%.40s%s", text ? text : "?", length > 40 ? "..." : "");
-    free(text);
-    return ls_show(shortened);
+    return value == NULL ? "is missing" : ls_json_show(value);
 }
 
 ls_status ls_trace_read_whole(const ls_trace_reader *r, const json_t *object, const char *key,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "io/new_file.h"
 #include "train/trace_file.h"
 
@@ -37,7 +38,7 @@ LS_PRINTF(2, 3) static void put(writer *w, const char *format, ...)
 static void put_string(writer *w, const char *text)
 {
     json_t *string = json_string(text);
-    char *quoted = string != NULL ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    char *quoted = string != NULL ? ls_json_write(string, JSON_ENCODE_ANY) : NULL;
     if (w->status == LS_OK && quoted == NULL)
         w->status = ls_error_record(LS_ERR_MEMORY, __FILE__, __LINE__,
                                     "out of memory: no room for a word of the trace");

@@ -127,6 +127,10 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher,
                    ls_train_result *ret_result) LS_MUST_USE;
 void ls_train_result_free(ls_train_result *result);
 
+/* What is worth a warning about a checkpoint that can be loaded: numbers that are not finite, how
+ * many and the first one. *ret_text: "" when all are. Errors: those of ls_tensor_set_open. */
+ls_status ls_checkpoint_not_finite(const char *path, char *ret_text, size_t room) LS_MUST_USE;
+
 /* For a signal handler that ends the process at once: removes every file that is not complete. */
 void ls_train_abandon_files(void);
 

@@ -2,6 +2,7 @@
  * names the file and, where it has one, the tensor. */
 #include <stdint.h>
 
+#include "base/json_memory.h"
 #include "io/scratch.h"
 #include "lockstep/io/safetensors.h"
 
@@ -193,6 +194,55 @@ START_TEST(header_above_the_limit)
 }
 END_TEST
 
+/* However many tensors the header has, the JSON of one is in memory at a time. */
+START_TEST(one_entry_at_a_time)
+{
+    size_t peak[2], used = 0;
+    char *header = malloc(1 << 16);
+    json_count_bytes();
+    for (int many = 0; many < 2; many++) {
+        used = (size_t)sprintf(header, "{");
+        for (int i = 0; i < (many ? 1000 : 1); i++)
+            used += (size_t)sprintf(header + used,
+                                    "%s\"%04d\":{\"dtype\":\"U8\",\"shape\":[0],"
+                                    "\"data_offsets\":[0,0]}",
+                                    i ? "," : "", i);
+        used += (size_t)sprintf(header + used, "}");
+        ls_safetensors *file = NULL;
+        json_peak_bytes = 0;
+        ASSERT_OK(ls_safetensors_open(&file, written("many.safetensors", used, header, used, 0)));
+        ck_assert_uint_eq(ls_safetensors_count(file), many ? 1000 : 1);
+        ck_assert_ptr_nonnull(ls_safetensors_find(file, "0000"));
+        peak[many] = json_peak_bytes;
+        ls_safetensors_close(&file);
+    }
+    free(header);
+    ck_assert_uint_eq(json_live_bytes, 0);
+    ck_assert_uint_le(peak[1], peak[0]);
+}
+END_TEST
+
+/* Memory that is short is no fault of the file, wherever it ends. (Short strings: see test_json.)
+ */
+START_TEST(short_of_memory)
+{
+    const char *header = "{\"__metadata__\":{\"k\":\"v\"},\"t\":{\"dtype\":\"F32\",\"shape\":[2],"
+                         "\"data_offsets\":[0,8]}}";
+    const char *path = written("good.safetensors", strlen(header), header, strlen(header), 8);
+    ls_safetensors *file = NULL;
+    json_count_bytes();
+    for (size_t left = 0; !file; left++) {
+        ls_error_clear();
+        json_allocations_left = left;
+        const ls_status status = ls_safetensors_open(&file, path);
+        json_allocations_left = SIZE_MAX;
+        ck_assert_msg(status == (file ? LS_OK : LS_ERR_MEMORY), "%s", ls_error_text());
+        ck_assert(file || strstr(ls_error_text(), "good.safetensors") != NULL);
+    }
+    ls_safetensors_close(&file);
+}
+END_TEST
+
 /* Ten thousand brackets: the parser's depth is limited, the stack survives. */
 START_TEST(nested_garbage)
 {
@@ -273,6 +323,8 @@ int main(void)
     tcase_add_test(tcase, sound_skeletons);
     tcase_add_test(tcase, header_lengths);
     tcase_add_test(tcase, header_above_the_limit);
+    tcase_add_test(tcase, one_entry_at_a_time);
+    tcase_add_test(tcase, short_of_memory);
     tcase_add_test(tcase, nested_garbage);
     tcase_add_test(tcase, truncated_anywhere);
     tcase_add_test(tcase, not_a_file);

@@ -104,8 +104,66 @@ START_TEST(folders)
     holds(set, "xx");
     ls_tensor_set_close(&set);
     write_file("model/model.safetensors", (const char *const[]){"yy", NULL});
-    ASSERT_OK(ls_tensor_set_open(&set, slashed)); /* the one file goes before the index */
-    holds(set, "yy");
+    /* Both, and not the same: which one is meant? */
+    ASSERT_SAYS(ls_tensor_set_open(&set, slashed), LS_ERR_INPUT, "model.safetensors and",
+                "model.safetensors.index.json, which disagree", "tensor yy", "is not in the other");
+    write_file("model/model.safetensors", (const char *const[]){"xx", NULL});
+    ASSERT_OK(ls_tensor_set_open(&set, slashed)); /* the same once more */
+    holds(set, "xx");
+    ls_tensor_set_close(&set);
+    write_file("model/x.safetensors", (const char *const[]){"xx", "zz", NULL});
+    write_index("model/model.safetensors.index.json",
+                "{\"weight_map\": {\"xx\": \"x.safetensors\", \"zz\": \"x.safetensors\"}}");
+    ASSERT_SAYS(ls_tensor_set_open(&set, folder), LS_ERR_INPUT, "which disagree", "tensor zz of",
+                "x.safetensors is not in the other");
+    size_t count;
+    unsigned char *bytes = scratch_read(scratch_path("model/x.safetensors"), &count);
+    bytes[count - 1] ^= 1;
+    scratch_file("model/model.safetensors", bytes, count);
+    free(bytes);
+    ASSERT_SAYS(ls_tensor_set_open(&set, folder), LS_ERR_INPUT, "which disagree", "tensor zz of",
+                "has other values in the other");
+    /* what is named is taken */
+    ASSERT_OK(ls_tensor_set_open(&set, scratch_path("model/model.safetensors.index.json")));
+    holds(set, "zz");
+    ls_tensor_set_close(&set);
+}
+END_TEST
+
+/* PyTorch's own files hold a program. */
+START_TEST(pickles)
+{
+    ls_tensor_set *set = NULL;
+    char folder[1024];
+    snprintf(folder, sizeof folder, "%s", scratch_path("pickled"));
+    ck_assert_int_eq(mkdir(folder, 0755), 0);
+    const char *zip = "PK\3\4 and so on, and on", *old = "\x80\2 and so on, and on";
+    scratch_file("pickled/pytorch_model.bin", zip, strlen(zip));
+    ASSERT_SAYS(ls_tensor_set_open(&set, folder), LS_ERR_INPUT, "/pickled: has pytorch_model.bin",
+                "only safetensors are read");
+    ASSERT_SAYS(ls_tensor_set_open(&set, scratch_path("pickled/pytorch_model.bin")), LS_ERR_INPUT,
+                "pytorch_model.bin: begins as a file of torch.save", "safetensors.torch.save_file");
+    ASSERT_SAYS(ls_tensor_set_open(&set, scratch_file("old.pt", old, strlen(old))), LS_ERR_INPUT,
+                "old.pt: begins as a file of torch.save");
+}
+END_TEST
+
+/* A reader that knows how many there can be does not read more. */
+START_TEST(at_most)
+{
+    ls_tensor_set *set = NULL;
+    write_two();
+    const char *file = scratch_path("m-1.safetensors"); /* two and the metadata */
+    ASSERT_SAYS(ls_tensor_set_open_most(&set, file, 2), LS_ERR_INPUT, "m-1.safetensors",
+                "has 3 tensors; at most 2");
+    ASSERT_OK(ls_tensor_set_open_most(&set, file, 3));
+    ls_tensor_set_close(&set);
+    const char *index =
+        write_index("m.index.json", "{\"weight_map\": {\"aa\": \"m-1.safetensors\", \"bb\": "
+                                    "\"m-1.safetensors\", \"cc\": \"m-2.safetensors\"}}");
+    ASSERT_SAYS(ls_tensor_set_open_most(&set, index, 2), LS_ERR_INPUT, "m.index.json",
+                "has 3 tensors; at most 2");
+    ASSERT_OK(ls_tensor_set_open_most(&set, index, 3));
     ls_tensor_set_close(&set);
 }
 END_TEST
@@ -165,6 +223,8 @@ int main(void)
     tcase_add_test(tests, one_file);
     tcase_add_test(tests, several_files);
     tcase_add_test(tests, folders);
+    tcase_add_test(tests, pickles);
+    tcase_add_test(tests, at_most);
     tcase_add_test(tests, hostile);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -107,7 +107,7 @@ START_TEST(refused)
 {
     static const struct {
         const char *text;
-        const char *words[3];
+        const char *words[4];
     } cases[] = {
         {"{\"model_type\": \"t5\"}", {"model_type \"t5\"", "gpt2, llama or bert"}},
         {"{\"model_type\": 3}", {"model_type 3"}},
@@ -143,6 +143,35 @@ START_TEST(refused)
          {"rope_scaling", "llama3"}},
         {"{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\"}}", {"rope_scaling"}},
         {"{\"model_type\": \"llama\", \"rope_parameters\": 3}", {"rope_parameters 3"}},
+        {"{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_theta\": 10000.0}}",
+         {"rope_parameters", "says no rope_type", "\"default\""}},
+        {"{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"default\", "
+         "\"partial_rotary_factor\": 0.5}}",
+         {"partial_rotary_factor 0.5", "must be 1.0"}},
+        {"{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"default\", "
+         "\"factor\": 2.0}}",
+         {"rope_parameters: unknown key \"factor\""}},
+        {"{\"model_type\": \"llama\", \"rope_parameters\": {\"full_attention\": {\"rope_type\": "
+         "\"default\"}}}",
+         {"rope_parameters", "says no rope_type"}},
+        {"{\"model_type\": \"llama\", \"rope_theta\": 10000.0, \"rope_parameters\": "
+         "{\"rope_type\": \"default\", \"rope_theta\": 500000.0}}",
+         {"rope_theta 10000, but rope_parameters.rope_theta 500000"}},
+        /* what is not in any list could change everything */
+        {"{\"model_type\": \"llama\", \"sliding_window\": 4096}",
+         {"unknown key \"sliding_window\" 4096", "could change what a llama computes"}},
+        {"{\"model_type\": \"llama\", \"quantization_config\": {\"bits\": 4}}",
+         {"unknown key \"quantization_config\" {\"bits\":4}"}},
+        {"{\"model_type\": \"llama\", \"use_sliding_window\": true}", {"must be false"}},
+        {"{\"model_type\": \"gpt2\", \"head_dim\": 64}", {"unknown key \"head_dim\" 64"}},
+        {"{\"model_type\": \"gpt2\", \"n_layers\": 64}", {"unknown key \"n_layers\" 64"}},
+        {"{\"model_type\": \"gpt2\", \"pruned_heads\": {\"0\": [1]}}", {"pruned_heads", "{}"}},
+        {"{\"model_type\": \"bert\", \"is_encoder_decoder\": true}", {"is_encoder_decoder true"}},
+        {"{\"model_type\": \"llama\", \"head_dim\": 256}",
+         {"head_dim 256", "hidden_size 4096 divided by num_attention_heads 32"}},
+        /* and models that are not computed here say why */
+        {"{\"model_type\": \"qwen2\"}", {"model_type \"qwen2\"", "biases of query", "llama"}},
+        {"{\"model_type\": \"mistral\"}", {"model_type \"mistral\"", "sliding window"}},
         {"{\"model_type\": \"bert\", \"hidden_act\": \"gelu_new\"}", {"hidden_act"}},
         {"{\"model_type\": \"bert\", \"position_embedding_type\": \"relative_key\"}",
          {"position_embedding_type \"relative_key\"", "\"absolute\""}},
@@ -160,6 +189,25 @@ START_TEST(refused)
         assert_says(status, LS_ERR_INPUT, cases[i].words);
         ck_assert(memcmp(&config, &before, sizeof config) == 0);
     }
+}
+END_TEST
+
+/* As published files have them: what is known to change nothing, and what is switched off. */
+START_TEST(passed_over)
+{
+    ls_config built_in = named("gpt2-124m");
+    strcpy(built_in.name, "gpt2");
+    ls_config config = loaded(
+        "{\"model_type\": \"gpt2\", \"_name_or_path\": \"x\", \"transformers_version\": \"4.1\", "
+        "\"use_cache\": true, \"id2label\": {\"0\": \"a\"}, \"summary_first_dropout\": 0.1, "
+        "\"sliding_window\": null, \"quantization_config\": null, \"is_decoder\": false, "
+        "\"pruned_heads\": {}, \"n_ctx\": 7, \"temperature\": 0.1, \"top_k\": 3}");
+    assert_same(&config, &built_in);
+    config = loaded("{\"model_type\": \"llama\", \"partial_rotary_factor\": 1, \"rope_theta\": "
+                    "5e5, \"use_sliding_window\": false, \"rope_parameters\": {\"rope_type\": "
+                    "\"default\", \"rope_theta\": 500000, \"partial_rotary_factor\": 1.0, "
+                    "\"factor\": null}, \"head_dim\": 128}");
+    ck_assert(config.rope_theta == 500000);
 }
 END_TEST
 
@@ -186,11 +234,27 @@ START_TEST(beside)
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     ASSERT_OK(ls_config_beside(path, &found));
     ck_assert_ptr_null(found);
-    static const char *const others[] = {"", "{", "[]", "{\"layers\": 3}", "3"};
+    /* One that is there and not right is never passed over. */
+    static const struct {
+        const char *text;
+        const char *words[4];
+    } others[] = {
+        {"", {"checkpoint/config.json: not JSON", "it is empty"}},
+        {"{", {"checkpoint/config.json: not JSON"}},
+        {"{\"model_type\": \"gpt2\", \"n_layer\": 4", {"not JSON", "ends inside an object"}},
+        {"\xef\xbb\xbf{\"model_type\": \"gpt2\"}", {"not JSON", "byte-order mark", "UTF-8"}},
+        {"{\"model_type\": \"gpt2\", \"x\": NaN}", {"not JSON", "found NaN"}},
+        {"{\"model_type\": \"gpt2\", \"model_type\": \"gpt2\"}", {"not JSON", "duplicate"}},
+        {"[]", {"config.json: found []", "\"model_type\"", "--model"}},
+        {"3", {"config.json: found 3"}},
+        {"{\"layers\": 3}", {"config.json: has no \"model_type\"", "--model"}},
+    };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        scratch_file("checkpoint/config.json", others[i], strlen(others[i]));
-        ASSERT_OK(ls_config_beside(path, &found));
+        scratch_file("checkpoint/config.json", others[i].text, strlen(others[i].text));
+        found = (char *)&found;
+        ls_status status = ls_config_beside(path, &found);
         ck_assert_ptr_null(found);
+        assert_says(status, LS_ERR_INPUT, others[i].words);
     }
     scratch_file("checkpoint/config.json", gpt2_text, sizeof gpt2_text - 1);
     const char *wanted = scratch_path("checkpoint/config.json");
@@ -208,9 +272,11 @@ START_TEST(beside)
     ASSERT_OK(ls_config_beside("model.safetensors", &found));
     ck_assert_str_eq(found, "config.json");
     free(found);
-    /* a folder of that name is none */
     ck_assert_int_eq(mkdir("x", 0755) | mkdir("x/config.json", 0755), 0);
-    ASSERT_OK(ls_config_beside("x", &found));
+    ASSERT_SAYS(ls_config_beside("x", &found), LS_ERR_INPUT, "x/config.json", "plain file");
+    ck_assert_int_eq(mkdir("y", 0755) | mkfifo("y/config.json", 0600), 0);
+    ASSERT_SAYS(ls_config_beside("y", &found), LS_ERR_INPUT, "y/config.json", "plain file");
+    ASSERT_OK(ls_config_beside("y/z/model.safetensors", &found)); /* the folder is missing */
     ck_assert_ptr_null(found);
 }
 END_TEST
@@ -224,6 +290,7 @@ int main(void)
     tcase_add_test(tests, llama);
     tcase_add_test(tests, bert);
     tcase_add_test(tests, refused);
+    tcase_add_test(tests, passed_over);
     tcase_add_test(tests, in_a_folder);
     tcase_add_test(tests, beside);
     suite_add_tcase(suite, tests);

@@ -68,7 +68,7 @@ static const bad_manifest bad_manifests[] = {
     {{"contract/name", "\"tree/v9\""}, {"tree/v9", "tree/v1"}},
     {{"contract/digest", "\"" HEX64 "\""}, {"aaaaaaaaaaaaaaaa", "tree/v1"}},
     {{"contract/digest", "\"abc\""}, {"contract.digest", "64 lower-case"}},
-    {{"contract", "[]"}, {"contract [...]", "object"}},
+    {{"contract", "[]"}, {"contract []", "object"}},
     {{"kind", "\"other\""}, {"kind \"other\"", "\"training\" or \"integers\""}},
     {{"kind", "true"}, {"kind true"}},
     /* the run */
@@ -117,7 +117,7 @@ static const bad_manifest bad_manifests[] = {
     {{"micro_batch_sequences/0", "[5, 0]"}, {"micro_batch_sequences[0]"}},
     {{"micro_batch_sequences/0", "\"x\""}, {"micro_batch_sequences[0]"}},
     /* files */
-    {{"files", "[]"}, {"files [...]", "object"}},
+    {{"files", "[]"}, {"files []", "object"}},
     {{"files/weights.safetensors", NULL}, {"files does not name weights.safetensors"}},
     {{"files/batch.safetensors", NULL}, {"files does not name batch.safetensors"}},
     {{"files/weights.safetensors", "3"}, {"files.weights.safetensors", "object"}},
@@ -132,7 +132,7 @@ static const bad_manifest bad_manifests[] = {
     {{"tensors/0/sha256", "\"" HEX64 "\""}, {"digest", "the manifest was changed"}},
     /* tensors */
     {{"tensors", "[]"}, {"tensors is empty"}},
-    {{"tensors", "{}"}, {"tensors {...}", "array"}},
+    {{"tensors", "{}"}, {"tensors {}", "array"}},
     {{"tensors/1", "17"}, {"tensors[1]", "object"}},
     {{"tensors/1/name", "7"}, {"tensors[1].name 7", "string"}},
     {{"tensors/1/file", "\"../forward.safetensors\""}, {"tensors[1].file", "beside"}},

@@ -17,6 +17,7 @@ typedef enum edit_kind {
     CHANGE, /* the same, with one bit of its last value changed  */
     RETYPE, /* its dtype is `dtype`, of the same size            */
     ADD,    /* `to` is there too: 3 bytes                        */
+    PREFIX, /* every name begins with `to`                       */
     CONVERT /* every F32 becomes `dtype`, F16 or BF16: cut off   */
 } edit_kind;
 
@@ -71,7 +72,7 @@ static inline void copy_file(const char *from, const char *path, const edit *e, 
     static const uint64_t three = 3;
     ls_safetensors *source;
     ls_safetensors_writer *to;
-    bool found = e->kind == KEEP || e->kind == ADD || e->kind == CONVERT;
+    bool found = e->kind == KEEP || e->kind == ADD || e->kind == CONVERT || e->kind == PREFIX;
     ASSERT_OK(ls_safetensors_open(&source, from));
     ASSERT_OK(ls_safetensors_create(&to, path));
     for (int data = 0; data < 2; data++) {
@@ -81,7 +82,9 @@ static inline void copy_file(const char *from, const char *path, const edit *e, 
             if (i % parts != part || strncmp(info->name, "optimizer.", 10) == 0) continue;
             found = found || hit;
             if (hit && e->kind == DROP) continue;
-            put(to, info, hit && e->kind == RENAME ? e->to : info->name, e, hit, data);
+            char longer[200];
+            snprintf(longer, sizeof longer, "%s%s", e->kind == PREFIX ? e->to : "", info->name);
+            put(to, info, hit && e->kind == RENAME ? e->to : longer, e, hit, data);
             if (hit && (e->kind == AGAIN || e->kind == CHANGE)) put(to, info, e->to, e, hit, data);
         }
         if (e->kind == ADD) {

@@ -147,7 +147,10 @@ END_TEST
 
 /* Copies a checkpoint, changed: a tensor is dropped, added, reshaped or retyped; the optimizer
  * state is left out; the seed is the text `tensor`. */
-enum { DROP, ADD, RESHAPE, RETYPE, BARE, RESEED, KINDS };
+enum { DROP, ADD, RESHAPE, RETYPE, BARE, RESEED, NEGATIVE, NOT_FINITE, KINDS };
+
+/* The element that NEGATIVE and NOT_FINITE change. */
+enum { CHANGED = 17 };
 
 static void damage(int kind, const char *tensor)
 {
@@ -172,13 +175,17 @@ static void damage(int kind, const char *tensor)
             if (kind == DROP && hit) continue;
             if (kind == RESHAPE && hit) dims[1] = dims[0] * dims[1], dims[0] = 1, n_dims = 2;
             if (kind == RETYPE && hit) dtype = LS_I32;
+            const size_t bytes = info->elements * ls_dtype_bytes(info->dtype);
+            float *copy = malloc(bytes);
+            memcpy(copy, info->data, bytes);
+            if (kind == NEGATIVE && hit) copy[CHANGED] = -0.25f;
+            if (kind == NOT_FINITE && hit) copy[CHANGED] = NAN, copy[CHANGED + 2] = INFINITY;
             if (pass == 0)
                 ck_assert_int_eq(ls_safetensors_declare(to, info->name, dtype, n_dims, dims),
                                  LS_OK);
             else
-                ck_assert_int_eq(ls_safetensors_write(to, info->data,
-                                                      info->elements * ls_dtype_bytes(info->dtype)),
-                                 LS_OK);
+                ck_assert_int_eq(ls_safetensors_write(to, copy, bytes), LS_OK);
+            free(copy);
         }
         if (kind == ADD) {
             uint64_t four = 4;
@@ -244,6 +251,12 @@ START_TEST(files_that_do_not_fit)
     ck_refused(run, "token_embedding.weight", "256 x 48");
     damage(RETYPE, "layers.0.norm1.weight");
     ck_refused(run, "layers.0.norm1.weight", "I32");
+    /* a mean of squares is not negative; a first moment is, here and there */
+    damage(NEGATIVE, "optimizer.v.layers.0.mlp.up.weight");
+    ck_refused(run, "tensor optimizer.v.layers.0.mlp.up.weight: element 17 is -0.25", "from 0 on");
+    damage(NEGATIVE, "optimizer.m.layers.0.mlp.up.weight");
+    ls_train_result negative = train(&run);
+    ls_train_result_free(&negative);
 
     /* the same shapes in another model: 6 heads of 8 are not 12 heads of 4 */
     run.load = saved;
@@ -267,6 +280,36 @@ START_TEST(files_that_do_not_fit)
     ls_train_result bare = train(&run);
     ck_assert_uint_eq(bare.first_step, 0);
     ls_train_result_free(&bare);
+}
+END_TEST
+
+/* A run that diverged can be gone on with, and the program can say so. */
+START_TEST(not_finite)
+{
+    static const char *const tensors[] = {"token_embedding.weight", "optimizer.v.final_norm.bias"};
+    ls_text text = fixture_text();
+    ls_config config = fixture_config("gpt2-nano");
+    char found[400], wanted[100];
+    config.layers = 1;
+    ls_run run = fixture_run(&config, &text, 1);
+    run.save = saved;
+    ls_train_result first = train(&run);
+    ls_train_result_free(&first);
+    ck_assert_int_eq(ls_checkpoint_not_finite(saved, found, sizeof found), LS_OK);
+    ck_assert_str_eq(found, "");
+    run.save = NULL;
+    run.load = damaged;
+    run.steps = 2;
+    for (int i = 0; i < 2; i++) {
+        damage(NOT_FINITE, tensors[i]);
+        ck_assert_int_eq(ls_checkpoint_not_finite(damaged, found, sizeof found), LS_OK);
+        snprintf(wanted, sizeof wanted,
+                 ": 2 of its numbers are not finite, the first is element 17 of %s: nan",
+                 tensors[i]);
+        ck_assert_msg(strstr(found, wanted) != NULL, "%s", found);
+        ls_train_result diverged = train(&run);
+        ls_train_result_free(&diverged);
+    }
 }
 END_TEST
 
@@ -327,6 +370,7 @@ int main(void)
     tcase_add_test(tests, step_to_reach);
     tcase_add_test(tests, files_that_do_not_fit);
     tcase_add_test(tests, widening);
+    tcase_add_test(tests, not_finite);
     tcase_add_test(tests, unwritable);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/json_memory.h"
 #include "base/read_file.h"
 #include "pipeline/event_rows.h"
 #include "train/trace_file.h"
@@ -125,6 +126,28 @@ START_TEST(what_is_written_is_read)
 }
 END_TEST
 
+/* However many events there are, the JSON of one is in memory at a time. */
+START_TEST(one_event_at_a_time)
+{
+    size_t peak[2];
+    json_count_bytes();
+    for (int many = 0; many < 2; many++) {
+        event_rows *rows = every_kind();
+        for (int i = 0; i < (many ? 1500 : 1); i++) compute(rows, 1, 5);
+        write_rows(rows);
+        rows_free(&rows);
+        ls_trace_file *file = NULL;
+        json_peak_bytes = 0;
+        ck_assert_int_eq(ls_trace_file_read(PATH, &file), LS_OK);
+        peak[many] = json_peak_bytes;
+        ls_trace_file_free(&file);
+    }
+    ck_assert_uint_eq(json_live_bytes, 0);
+    ck_assert_uint_le(peak[1], peak[0]);
+    unlink(PATH);
+}
+END_TEST
+
 /* ---- networks */
 
 static void write_network(const event_rows *rows)
@@ -176,12 +199,12 @@ typedef struct spoiled {
 } spoiled;
 
 static const spoiled SPOILED[] = {
-    {NULL, "", ": not JSON: line 1, column 0"},
+    {NULL, "", ": not JSON: line 1: it is empty"},
     {NULL, "{", ": not JSON: line 1"},
     {NULL, "[1, 2]", ": found [1,2]; a trace is a JSON object with \"traceEvents\""},
     {NULL, "{}", ": otherData is missing: must be an object"},
     {NULL, "{\"otherData\": 3}", ": otherData 3: must be an object"},
-    {NULL, "{\"traceEvents\": [], \"traceEvents\": []}", ": not JSON"},
+    {NULL, "{\"traceEvents\": [], \"traceEvents\": []}", ": \"traceEvents\" is a duplicate"},
     {"lockstep trace 1", "lockstep trace 2",
      ": otherData.format \"lockstep trace 2\": must be one"},
     {"\"gpt2-nano\"", "\"\\u0000\"", ": not JSON"},
@@ -366,6 +389,7 @@ int main(void)
     Suite *suite = suite_create("trace_file");
     TCase *tcase = tcase_create("trace_file");
     tcase_add_test(tcase, what_is_written_is_read);
+    tcase_add_test(tcase, one_event_at_a_time);
     tcase_add_test(tcase, what_is_no_trace_is_refused);
     tcase_add_test(tcase, networks);
     tcase_add_test(tcase, networks_that_are_none_are_refused);

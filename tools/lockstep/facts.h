@@ -7,7 +7,10 @@
 #include "report/report.h"
 #include "settings.h"
 
-/* What is going to be run: model, layout, engine, text. layout NULL: not one layout. */
+/* Whose weights a run begins with, and which model was taken for them; nothing without --load. */
+void print_weights(FILE *file, const settings *s);
+
+/* What is going to be run: model, weights, layout, engine, text. layout NULL: not one layout. */
 void print_run(FILE *file, const settings *s, const ls_report *report, const ls_layout *layout);
 
 /* A line that names the layers to which a network's layout gives a grid of their own; none without

@@ -25,6 +25,19 @@ static void print_model(FILE *file, const settings *s, const ls_report *report)
                 ls_show(c->name), c->layers, c->d_model, c->heads, c->d_ff, c->seq, parameters);
 }
 
+void print_weights(FILE *file, const settings *s)
+{
+    if (s->run.load == NULL) return;
+    fprintf(file, "weights %s; ", ls_show(s->run.load));
+    if (s->model_beside != NULL)
+        fprintf(file, "the model is that of %s\n", ls_show(s->model_beside));
+    else if (ls_options_given(s->options, s->n_options, "model"))
+        fprintf(file, "the model is that of --model %s\n", ls_show(s->model));
+    else
+        fprintf(file, "no config.json is there, so the model is the default, %s\n",
+                ls_show(s->model));
+}
+
 static void print_data(FILE *file, const settings *s)
 {
     char number[LS_NUMBER_TEXT];
@@ -53,6 +66,7 @@ void print_run(FILE *file, const settings *s, const ls_report *report, const ls_
 {
     char text[LS_LAYOUT_NAME];
     print_model(file, s, report);
+    print_weights(file, s);
     if (s->run.serial) {
         fputs("layout  serial\n", file);
     } else if (layout != NULL) {

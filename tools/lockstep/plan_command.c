@@ -39,6 +39,7 @@ ls_status plan_command(const command_spec *command, int argc, const char *const 
     p.machine_bytes = machine_bytes();
     LS_TRY(ls_rank_groups_create(&p.groups, p.plan->ranks, alike, p.plan));
     if (s.draw != NULL) LS_TRY(draw(&p, s.draw));
+    print_weights(s.json ? stderr : stdout, &s);
     LS_TRY(print_plan(s.json ? stderr : stdout, &p));
     if (s.json) LS_TRY(print_plan_json(&p));
 exit:

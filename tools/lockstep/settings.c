@@ -260,6 +260,13 @@ void settings_free(settings *s)
 
 void settings_warn(const settings *s)
 {
+    char text[1024];
+    if (s->run.load != NULL) {
+        if (ls_checkpoint_not_finite(s->run.load, text, sizeof text) != LS_OK)
+            ls_error_clear(); /* loading it says what is wrong */
+        else if (text[0] != '\0')
+            fprintf(stderr, "lockstep: warning: %s\n", text);
+    }
     if (s->run.engine != LS_ENGINE_OPENBLAS && !s->both_engines) return;
     const char *warning = ls_engine_warning(LS_ENGINE_OPENBLAS);
     if (*warning != '\0') fprintf(stderr, "lockstep: warning: %s\n", warning);

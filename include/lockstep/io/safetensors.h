@@ -32,6 +32,10 @@ typedef struct ls_safetensors ls_safetensors;
  * meanwhile. Errors: LS_ERR_INPUT, naming the file, the tensor, what was found and what is allowed;
  * LS_ERR_IO; LS_ERR_MEMORY. */
 LS_API ls_status ls_safetensors_open(ls_safetensors **ret_file, const char *path) LS_MUST_USE;
+/* The same for a reader that knows how many tensors there can be: a file with more is refused
+ * (LS_ERR_INPUT) before any is read. __metadata__ counts as one. */
+LS_API ls_status ls_safetensors_open_most(ls_safetensors **ret_file, const char *path,
+                                          size_t most_tensors) LS_MUST_USE;
 LS_API void ls_safetensors_close(ls_safetensors **file);
 
 /* Tensors in the order of their data in the file (empty ones at one place: by name); i below the

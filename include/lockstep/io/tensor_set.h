@@ -14,10 +14,14 @@ typedef struct ls_tensor_set ls_tensor_set;
  *     NAME.json, an index as Hugging Face writes it, {"weight_map": {"tensor": "file", ...}}, whose
  *     files stand beside it: each is opened, and must have the tensors that the index says it has
  *     and no others;
- *     a folder with model.safetensors or model.safetensors.index.json in it.
+ *     a folder with model.safetensors or model.safetensors.index.json in it; when it has both, they
+ *     must hold the same tensors.
  * Names and data live until it is closed. Errors: those of ls_safetensors_open; LS_ERR_INPUT: the
  * index is not one, or does not agree with its files (names both). */
 LS_API ls_status ls_tensor_set_open(ls_tensor_set **ret_set, const char *path) LS_MUST_USE;
+/* The same for a reader that knows how many tensors there can be (ls_safetensors_open_most). */
+LS_API ls_status ls_tensor_set_open_most(ls_tensor_set **ret_set, const char *path,
+                                         size_t most_tensors) LS_MUST_USE;
 LS_API void ls_tensor_set_close(ls_tensor_set **set);
 
 /* Tensors, file after file; *ret_file (may be NULL): the file it is in, for texts. */

@@ -77,9 +77,10 @@ LS_API ls_status ls_config_named(const char *name, ls_config *ret_config) LS_MUS
  * range: names file and key. */
 LS_API ls_status ls_config_load(const char *name_or_file, ls_config *ret_config) LS_MUST_USE;
 
-/* The configuration that a checkpoint in Hugging Face's manner has beside it: config.json in its
- * folder (`checkpoint`, or where that file is) when it is there and says a model type; else NULL.
- * The caller frees *ret_file. */
+/* The configuration of a checkpoint in Hugging Face's manner: config.json in its folder
+ * (`checkpoint`, or where that file is); NULL when there is none. The caller frees *ret_file.
+ * LS_ERR_INPUT: it is there and not whole JSON, no plain file, or says no model_type; LS_ERR_IO,
+ * LS_ERR_MEMORY. */
 LS_API ls_status ls_config_beside(const char *checkpoint, char **ret_file) LS_MUST_USE;
 
 /* A model from a JSON text, read as ls_config_load reads a file. label: how errors call it. */
