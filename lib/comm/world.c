@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread_mode.h"
 #include "comm/abort.h"
 #include "comm/group_state.h"
 #include "comm/left_behind.h"
@@ -70,12 +71,17 @@ static void *run_rank(void *argument)
 {
     ls_rank *rank = argument;
     if (wait_for_start(rank->world) < 0) return NULL;
+    ls_thread_mode_set(NULL);
     ls_trace_start(rank);
     rank->status = rank->world->function(rank, rank->world->argument);
     ls_trace_stop(rank);
     /* Before anything else: what its sends show may be gone now. */
+    const ls_error first = *ls_error_current();
     ls_status closed = ls_sendings_close(rank);
-    if (rank->status == LS_OK) rank->status = closed;
+    if (rank->status == LS_OK)
+        rank->status = closed;
+    else if (closed != LS_OK)
+        ls_error_adopt(&first, "");
     if (rank->status != LS_OK) ls_abort(rank, rank->status);
     atomic_store(&rank->ended, true);
     return NULL;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "lockstep/numerics/tree.h"
 
 enum { COLUMNS = 256 };
@@ -101,11 +102,15 @@ ls_status ls_embedding_backward(ls_real *dtable, const ls_real *dy, const int32_
                                 ls_axis tokens, size_t D, size_t first_row, size_t rows)
 {
     ls_status status = LS_OK;
-    const size_t n = ls_axis_extent(tokens);
+    const size_t n = ls_size_product(tokens.granules, tokens.granule);
     size_t *start = NULL; /* row v has the tokens order[start[v]] .. order[start[v + 1] - 1] */
     size_t *order = NULL;
 
     if (rows == 0) goto exit;
+    if (n > LS_SIZE_MOST / sizeof *order - 1 || rows > LS_SIZE_MOST / sizeof *start - 2)
+        LS_FAIL(LS_ERR_INPUT,
+                "an index of %zu tokens by %zu embedding rows is more than can be addressed", n,
+                rows);
     start = calloc(rows + 2, sizeof *start);
     order = malloc((n + 1) * sizeof *order);
     if (!start || !order)

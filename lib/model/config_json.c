@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/read_file.h"
+#include "base/thread_mode.h"
 #include "base/utf8.h"
 #include "lockstep/base/show.h"
 #include "model/config_fields.h"
@@ -201,6 +202,8 @@ exit:
 static ls_status read_text(const char *bytes, size_t count, const char *file, ls_config *ret_config)
 {
     ls_status status = LS_OK;
+    ls_thread_mode mode;
+    ls_thread_mode_set(&mode);
     json_error_t where;
     json_t *root = json_loadb(bytes, count, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
     if (!root) {
@@ -214,6 +217,7 @@ static ls_status read_text(const char *bytes, size_t count, const char *file, ls
     LS_TRY(read_object(root, file, ret_config));
 exit:
     json_decref(root);
+    ls_thread_mode_restore(&mode);
     return status;
 }
 
@@ -349,9 +353,11 @@ static json_t *field_value(const ls_config *config, const ls_field *field, int *
 ls_status ls_config_to_json(const ls_config *config, char **ret_json)
 {
     ls_status status = LS_OK;
+    ls_thread_mode mode;
     json_t *object = NULL;
     char *text = NULL;
     int digits = 1;
+    ls_thread_mode_set(&mode);
     LS_TRY(ls_config_check(config));
     object = json_object();
     if (!object) LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
@@ -374,5 +380,6 @@ ls_status ls_config_to_json(const ls_config *config, char **ret_json)
     *ret_json = text;
 exit:
     json_decref(object);
+    ls_thread_mode_restore(&mode);
     return status;
 }

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/sequence_parallel.h"
 
+#include "base/size.h"
 #include "lockstep/kernels/elementwise.h"
 #include "parallel/fault_parts.h"
 #include "parallel/look.h"
@@ -31,8 +32,8 @@ ls_status ls_gather_tokens(const ls_tensor_parallel *tp, const ls_real *own, ls_
         *ret_whole = own;
         return LS_OK;
     }
-    LS_TRY(ls_arena_alloc(tp->temporary, ls_axis_extent(tokens) * width, sizeof *whole,
-                          (void *)&whole));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(ls_axis_extent(tokens), width),
+                          sizeof *whole, (void *)&whole));
     LS_TRY(token_starts(tp, tokens.granule, width, &starts));
     /* Shares are runs of each sequence, not of the batch: a row is a sequence, its tokens are the
      * columns. */

@@ -34,8 +34,9 @@ static ls_status sums_rank(ls_rank *rank, void *argument)
     size_t mark = ls_arena_mark(m.tp.temporary);
     for (int twice = 0; twice < 2; twice++) {
         LS_TRY(ls_token_sums_open(&sums, &m.tp, tokens, D, 2));
-        size_t scale = ls_token_sums_add(&sums, p->dscale[m.rank], NULL, 0);
-        size_t shift = ls_token_sums_add(&sums, p->dshift[m.rank], NULL, 0);
+        size_t scale = 0, shift = 0;
+        LS_TRY(ls_token_sums_add(&sums, p->dscale[m.rank], NULL, 0, &scale));
+        LS_TRY(ls_token_sums_add(&sums, p->dshift[m.rank], NULL, 0, &shift));
         for (size_t j = 0; j < sums.n_nodes; j++)
             for (size_t b = 0; b < p->B; b++) {
                 size_t row = b * p->S + own.first + sums.nodes[j].lo;
