@@ -29,8 +29,7 @@ ls_status ls_all_to_all(ls_group *group, void *out, const void *in, const size_t
     LS_TRY(add_counts(counts + own * size, size, 1, dtype, &in_bytes));
     LS_TRY(add_counts(counts + own, size, size, dtype, &out_bytes));
     LS_TRY(ls_check_apart(out, out_bytes, in, in_bytes));
-    for (size_t i = 0; i < size * size; i++)
-        total = ls_size_plus(total, counts[i]); /* for the error text only */
+    for (size_t i = 0; i < size * size; i++) total += counts[i]; /* for the error text only */
     ls_call call = {.kind = LS_CALL_ALL_TO_ALL,
                     .dtype = dtype,
                     .count = total,

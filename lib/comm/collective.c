@@ -129,10 +129,11 @@ ls_status ls_bytes_of(size_t count, ls_dtype dtype, size_t *ret_bytes)
     ls_status status = LS_OK;
     size_t size = ls_dtype_bytes(dtype);
     if (size == 0) LS_FAIL(LS_ERR_INPUT, "dtype %d is none", (int)dtype);
-    *ret_bytes = ls_size_product(count, size);
-    if (*ret_bytes > LS_SIZE_MOST)
+    size_t bytes = ls_size_product(count, size);
+    if (bytes > LS_SIZE_MOST)
         LS_FAIL(LS_ERR_INPUT, "%zu elements of %s are more than can be addressed", count,
                 ls_dtype_name(dtype));
+    *ret_bytes = bytes;
 exit:
     return status;
 }
@@ -142,10 +143,11 @@ ls_status ls_bytes_of_rows(size_t rows, size_t columns, ls_dtype dtype, size_t *
     ls_status status = LS_OK;
     size_t row_bytes = 0;
     LS_TRY(ls_bytes_of(columns, dtype, &row_bytes));
-    *ret_bytes = ls_size_product(rows, row_bytes);
-    if (*ret_bytes > LS_SIZE_MOST)
+    size_t bytes = ls_size_product(rows, row_bytes);
+    if (bytes > LS_SIZE_MOST)
         LS_FAIL(LS_ERR_INPUT, "%zu rows of %zu elements of %s are more than can be addressed", rows,
                 columns, ls_dtype_name(dtype));
+    *ret_bytes = bytes;
 exit:
     return status;
 }

@@ -26,11 +26,12 @@ ls_status ls_forest_prepare(ls_group *group, const ls_forest *forest, size_t cou
     ls_post *post = &group->team->posts[group->member];
     post->nodes = group->forest;
     LS_TRY(ls_bytes_of(count, dtype, &bytes));
-    *ret_bytes = ls_size_product(bytes, post->n_nodes);
-    if (*ret_bytes > LS_SIZE_MOST)
+    bytes = ls_size_product(bytes, post->n_nodes);
+    if (bytes > LS_SIZE_MOST)
         LS_FAIL(LS_ERR_INPUT, "%zu partials of %zu elements are more than can be addressed",
                 post->n_nodes, count);
     LS_TRY(ls_group_scratch(group, n_parts * (sizeof(ls_node) + sizeof(void *)), ret_scratch));
+    *ret_bytes = bytes;
 exit:
     return status;
 }

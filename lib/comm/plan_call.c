@@ -17,11 +17,12 @@ ls_status ls_plan_prepare(ls_group *group, const ls_sum_plan *plan, size_t count
                 group->team->name, size);
     size_t own = plan->member_parts[group->member];
     LS_TRY(ls_bytes_of(count, dtype, &bytes));
-    *ret_bytes = ls_size_product(own, bytes);
-    if (*ret_bytes > LS_SIZE_MOST)
+    bytes = ls_size_product(own, bytes);
+    if (bytes > LS_SIZE_MOST)
         LS_FAIL(LS_ERR_INPUT, "%zu partials of %zu elements are more than can be addressed", own,
                 count);
     LS_TRY(ls_group_scratch(group, ls_plan_scratch_bytes(plan), ret_scratch));
+    *ret_bytes = bytes;
 exit:
     return status;
 }

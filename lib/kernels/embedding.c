@@ -102,7 +102,7 @@ ls_status ls_embedding_backward(ls_real *dtable, const ls_real *dy, const int32_
                                 ls_axis tokens, size_t D, size_t first_row, size_t rows)
 {
     ls_status status = LS_OK;
-    const size_t n = ls_size_product(tokens.granules, tokens.granule);
+    const size_t n = ls_axis_extent(tokens);
     size_t *start = NULL; /* row v has the tokens order[start[v]] .. order[start[v + 1] - 1] */
     size_t *order = NULL;
 

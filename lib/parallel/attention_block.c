@@ -1,6 +1,7 @@
 #include "lockstep/parallel/attention_block.h"
 
 #include "base/size.h"
+#include "lockstep/kernels/embedding.h"
 #include <math.h>
 #include <string.h>
 

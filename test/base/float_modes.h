@@ -16,13 +16,11 @@ typedef struct float_mode {
     bool flush, trap;
 } float_mode;
 
-static const float_mode float_modes[] = {{"nearest", FE_TONEAREST, false, false},
-                                         {"upward", FE_UPWARD, false, false},
-                                         {"downward", FE_DOWNWARD, false, false},
-                                         {"toward zero", FE_TOWARDZERO, false, false},
-                                         {"flush", FE_TONEAREST, true, false},
-                                         {"trap", FE_TONEAREST, false, true},
-                                         {"all", FE_UPWARD, true, true}};
+static const float_mode float_modes[] = {
+    {"nearest", FE_TONEAREST, false, false}, {"upward", FE_UPWARD, false, false},
+    {"downward", FE_DOWNWARD, false, false}, {"toward zero", FE_TOWARDZERO, false, false},
+    {"flush", FE_TONEAREST, true, false},    {"trap", FE_TONEAREST, false, true},
+    {"all", FE_UPWARD, true, true}};
 enum { FLOAT_MODES = sizeof float_modes / sizeof float_modes[0] };
 
 /* Puts the thread into the mode, as far as the machine and the C library have it. */

@@ -23,8 +23,8 @@ static bool comma_is_set(const char *name)
 
 static bool find_comma(char *folder, size_t size)
 {
-    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE",
-                                        "pt_BR.UTF-8", "ru_RU.UTF-8"};
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8",  "fr_FR.UTF-8",
+                                        "de_DE",       "pt_BR.UTF-8", "ru_RU.UTF-8"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (comma_is_set(names[i])) return true;
     snprintf(folder, size, "%s/decimal-comma-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
