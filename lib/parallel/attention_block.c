@@ -1,12 +1,12 @@
 #include "lockstep/parallel/attention_block.h"
 
-#include "base/size.h"
-#include "lockstep/kernels/embedding.h"
 #include <math.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "lockstep/kernels/attention.h"
 #include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/embedding.h"
 #include "lockstep/kernels/rotary.h"
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/sequence_parallel.h"

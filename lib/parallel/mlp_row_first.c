@@ -1,8 +1,8 @@
 #include "parallel/mlp_row_first.h"
 
-#include "base/size.h"
 #include <string.h>
 
+#include "base/size.h"
 #include "lockstep/kernels/activation.h"
 #include "lockstep/kernels/elementwise.h"
 #include "parallel/look.h"

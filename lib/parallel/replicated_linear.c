@@ -1,8 +1,8 @@
 #include "parallel/replicated_linear.h"
 
-#include "base/size.h"
 #include <string.h>
 
+#include "base/size.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/look.h"

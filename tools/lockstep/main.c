@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/thread_mode.h"
 #include "command.h"
 #include "early.h"
 #include "interrupt.h"
