@@ -173,6 +173,7 @@ ls_status ls_world_run(int n_ranks, const ls_world_options *options, ls_rank_fun
     ls_status status = LS_OK;
     ls_world *world = NULL;
     int started = 0;
+    ls_error_clear(); /* a run that ends well leaves no text of an earlier failure */
     if (n_ranks < 1 || n_ranks > LS_MAX_RANKS)
         LS_FAIL(LS_ERR_INPUT, "%d ranks: a world has 1 to %d", n_ranks, LS_MAX_RANKS);
     LS_TRY(world_create(&world, n_ranks, options));

@@ -153,6 +153,10 @@ START_TEST(earlier_record_of_the_caller_gives_way)
     ls_error_record(LS_ERR_IO, "x.c", 1, "earlier");
     ck_assert_int_eq(ls_world_run(0, NULL, fail_alone, NULL), LS_ERR_INPUT);
     ck_assert_has(ls_error_text(), "0 ranks");
+    static roll_call call;
+    call.size = 2;
+    ck_assert_int_eq(ls_world_run(2, NULL, answer, &call), LS_OK);
+    ck_assert_str_eq(ls_error_text(), "");
 }
 END_TEST
 
