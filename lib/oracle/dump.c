@@ -224,7 +224,8 @@ ls_status ls_dump(const ls_run *run, const char *path, const ls_dump_options *op
     d.run.no_digest = true;
     if (run->serial) d.run.layout = ls_layout_serial();
     LS_TRY(check(&d.run));
-    if (own.integers) LS_TRY(ls_config_require(&run->config, LS_MODEL_TRANSFORMER, "--integers"));
+    if (own.integers)
+        LS_TRY(ls_config_require(&run->config, LS_MODEL_TRANSFORMER, "--integers"));
     if (own.integers) {
         LS_TRY(begin_integers(&d, path));
         LS_TRY(ls_dump_write_integers(&d));
