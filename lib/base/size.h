@@ -6,6 +6,7 @@
 #ifndef LS_BASE_SIZE_H
 #define LS_BASE_SIZE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,11 +19,12 @@ _Static_assert(sizeof(size_t) == 8 && sizeof(void *) == 8, "Lockstep needs a 64-
 static inline size_t ls_size_multiply(const size_t *factors, size_t n)
 {
     size_t product = 1;
+    bool fits = true;
     for (size_t i = 0; i < n; i++) {
         if (factors[i] == 0) return 0;
-        product = product > SIZE_MAX / factors[i] ? LS_SIZE_NONE : product * factors[i];
+        if (__builtin_mul_overflow(product, factors[i], &product)) fits = false;
     }
-    return product;
+    return fits ? product : LS_SIZE_NONE;
 }
 
 /* ls_size_product(a, b, ...): the product, LS_SIZE_NONE when it does not fit. */

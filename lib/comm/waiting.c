@@ -59,9 +59,9 @@ static void wait_for_signal(ls_parking *parking, uint64_t ns)
  * not count: the process was stopped or got no core, and the rank that is waited for could not come
  * either.
  *
- * No wake-up is lost: the sleeper sets `parked`, then looks; the waker makes it ready, then looks at
- * `parked`. All four are sequentially consistent, so at least one of the two sees the other; and the
- * signal cannot come between look and sleep, because the waker needs the mutex. */
+ * No wake-up is lost: the sleeper sets `parked`, then looks; the waker makes it ready, then looks
+ * at `parked`. All four are sequentially consistent, so at least one of the two sees the other; and
+ * the signal cannot come between look and sleep, because the waker needs the mutex. */
 static uint64_t park(ls_rank *rank, ls_ready ready, const void *what, uint64_t ns)
 {
     uint64_t start = ls_clock_ns();
