@@ -19,8 +19,9 @@ typedef struct ls_error {
 /* The calling thread's record; valid until the thread ends. */
 const ls_error *ls_error_current(void);
 
-/* Records `error` in the calling thread (unless a failure is recorded already), its text behind
- * `prefix`, its place kept; returns error->status. */
+/* Records `error` in the calling thread in place of what was there, its text after `prefix`, its
+ * place kept; returns error->status. What ends while a failure is passed on, and can fail itself,
+ * brings the first failure back with it: a copy taken before, no prefix. */
 ls_status ls_error_adopt(const ls_error *error, const char *prefix);
 
 /* In the calling thread's text, if any: path `from`, as ls_show shows it, becomes `to`, wherever it

@@ -1,33 +1,11 @@
 #include "base/json_text.h"
 
-#include <locale.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __APPLE__
-#include <xlocale.h>
-#endif
 
 #include "base/read_file.h"
+#include "base/thread_mode.h"
 #include "lockstep/base/show.h"
-
-/* ---- the decimal point ---- */
-
-/* jansson reads and writes numbers in the caller's locale and mends a decimal point of one byte
- * only. */
-static locale_t c_locale;
-
-static void make_c_locale(void)
-{
-    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
-
-static locale_t enter_c_locale(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, make_c_locale);
-    return uselocale(c_locale);
-}
 
 /* ---- errors ---- */
 
@@ -110,10 +88,13 @@ ls_status ls_json_parse(const char *label, ls_json_span text, json_t **ret_root)
     void *volatile room = malloc(8 * text.bytes + 4096);
     if (!room) LS_FAIL(LS_ERR_MEMORY, "%s: no memory for the JSON in it", label);
     free(room);
-    const locale_t before = enter_c_locale();
+    /* jansson reads and writes numbers in the caller's locale and rounding mode, and mends a
+     * decimal point of one byte only. */
+    ls_thread_mode mode;
+    ls_thread_mode_set(&mode);
     json_t *root =
         json_loadb(text.text, text.bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    uselocale(before);
+    ls_thread_mode_restore(&mode);
     if (!root) LS_TRY(refused(label, &error));
     *ret_root = root;
 exit:
@@ -135,9 +116,10 @@ exit:
 char *ls_json_write(const json_t *value, size_t flags)
 {
     json_free_t json_free = NULL;
-    const locale_t before = enter_c_locale();
+    ls_thread_mode mode;
+    ls_thread_mode_set(&mode);
     char *theirs = json_dumps(value, flags), *text = theirs ? strdup(theirs) : NULL;
-    uselocale(before);
+    ls_thread_mode_restore(&mode);
     /* The caller's program may have given jansson other functions than malloc and free. */
     json_get_alloc_funcs(NULL, &json_free);
     if (theirs) json_free(theirs);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/thread_mode.h"
 #include "lockstep/base/show.h"
 
 /* Appends to a text of `size` bytes; what does not fit is left out. */
@@ -127,6 +128,8 @@ static void print_folded(FILE *file, const char *text, int indent)
 void ls_options_help(FILE *file, const ls_option *options, size_t count)
 {
     enum { INDENT = 30 };
+    ls_thread_mode mode;
+    ls_thread_mode_set(&mode);
     for (size_t i = 0; i < count; i++) {
         const ls_option *option = &options[i];
         if (option->kind == LS_OPTION_HEADING) {
@@ -149,4 +152,5 @@ void ls_options_help(FILE *file, const ls_option *options, size_t count)
         if (extra[0] != '\0') append(right, sizeof right, " (default %s)", extra);
         print_folded(file, right, INDENT);
     }
+    ls_thread_mode_restore(&mode);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/option_text.h"
+#include "base/thread_mode.h"
 #include "lockstep/base/show.h"
 
 /* A whole number as written: its size and its sign. */
@@ -218,8 +219,10 @@ ls_status ls_options_parse(ls_option *options, size_t count, int argc, const cha
                            ls_words *words)
 {
     ls_status status = LS_OK;
+    ls_thread_mode mode;
     size_t max_words = words != NULL ? words->max : 0, n_words = 0;
     bool only_words = false;
+    ls_thread_mode_set(&mode);
     for (size_t i = 0; i < count; i++) options[i].given = false;
     for (int i = 0; i < argc; i++) {
         const char *word = argv[i];
@@ -248,6 +251,7 @@ ls_status ls_options_parse(ls_option *options, size_t count, int argc, const cha
     bool help = ls_options_given(options, count, "help");
     if (n_words < max_words && !help) LS_FAIL(LS_ERR_INPUT, "%s is missing", words->names[n_words]);
 exit:
+    ls_thread_mode_restore(&mode);
     return status;
 }
 

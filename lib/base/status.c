@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error_record.h"
+#include "base/thread_mode.h"
 #include "lockstep/base/show.h"
 
 static _Thread_local ls_error record;
@@ -61,23 +62,27 @@ static void make_one_line(char *text)
     }
 }
 
-/* Formats into the record and shows by three dots where a text was too long for it. */
+/* Formats into the record and shows by three dots where a text was too long for it. The arguments
+ * may be of the record itself. */
 static void write_text(const char *prefix, const char *format, va_list arguments)
 {
+    char text[sizeof record.text];
     size_t used = strlen(prefix);
-    if (used >= sizeof record.text) used = sizeof record.text - 1;
-    memcpy(record.text, prefix, used);
-    size_t room = sizeof record.text - used;
-    int length = vsnprintf(record.text + used, room, format, arguments);
-    if (length < 0) record.text[used] = '\0'; /* only an invalid wide string can do this */
-    if (length > 0 && (size_t)length >= room)
-        memcpy(record.text + sizeof record.text - 4, "...", 4);
-    make_one_line(record.text);
+    if (used >= sizeof text) used = sizeof text - 1;
+    memcpy(text, prefix, used);
+    size_t room = sizeof text - used;
+    int length = vsnprintf(text + used, room, format, arguments);
+    if (length < 0) text[used] = '\0'; /* only an invalid wide string can do this */
+    if (length > 0 && (size_t)length >= room) memcpy(text + sizeof text - 4, "...", 4);
+    make_one_line(text);
+    memcpy(record.text, text, strlen(text) + 1);
 }
 
 ls_status ls_error_record(ls_status status, const char *file, int line, const char *format, ...)
 {
-    if (status == LS_OK || record.status != LS_OK) return status;
+    if (status == LS_OK) return status;
+    ls_thread_mode mode;
+    ls_thread_mode_set(&mode); /* 0.5 is written with a point */
     const char *slash = strrchr(file, '/');
     record.status = status;
     snprintf(record.place, sizeof record.place, "%.80s:%d", slash ? slash + 1 : file, line);
@@ -85,10 +90,11 @@ ls_status ls_error_record(ls_status status, const char *file, int line, const ch
     va_start(arguments, format);
     write_text("", format, arguments);
     va_end(arguments);
+    ls_thread_mode_restore(&mode);
     return status;
 }
 
-LS_PRINTF(2, 3) static void write_behind(const char *prefix, const char *format, ...)
+LS_PRINTF(2, 3) static void write_after(const char *prefix, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -98,10 +104,10 @@ LS_PRINTF(2, 3) static void write_behind(const char *prefix, const char *format,
 
 ls_status ls_error_adopt(const ls_error *error, const char *prefix)
 {
-    if (error->status == LS_OK || record.status != LS_OK) return error->status;
+    if (error->status == LS_OK) return LS_OK;
     record.status = error->status;
-    memcpy(record.place, error->place, sizeof record.place);
-    write_behind(prefix, "%s", error->text);
+    memmove(record.place, error->place, sizeof record.place);
+    write_after(prefix, "%s", error->text);
     return error->status;
 }
 

@@ -7,10 +7,13 @@
 ls_status ls_abort(ls_rank *rank, ls_status status)
 {
     ls_world *world = rank->world;
-    /* A failure without words, or one seen only because of another, gets what can be said of it. */
-    if (ls_error_current()->status == LS_OK)
+    /* A failure without a text gets what can be said of it: the text of another status is of a
+     * failure that this rank has handled. */
+    if (ls_error_current()->status != status)
         ls_error_record(status, __FILE__, __LINE__,
-                        "its function returned status %d without a text", (int)status);
+                        "its function returned status %d without a text%s%s", (int)status,
+                        ls_error_text()[0] != '\0' ? "; its failure before that: " : "",
+                        ls_error_text());
     pthread_mutex_lock(&world->mutex);
     if (world->failed_rank < 0) {
         world->failed_rank = rank->index;

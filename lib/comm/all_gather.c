@@ -36,7 +36,7 @@ ls_status ls_all_gather(ls_group *group, void *out, const void *in, const size_t
         size_t m = (own + k) % size; /* not all from the same member at once */
         size_t bytes = (starts[m + 1] - starts[m]) * e;
         if (bytes == 0 || (m == own && in_place)) continue;
-        memcpy(to + starts[m] * e, group->team->slots[m].in, bytes);
+        memcpy(to + starts[m] * e, group->team->posts[m].in, bytes);
     }
     LS_TRY(ls_collective_leave(group));
 exit:
@@ -62,7 +62,7 @@ ls_status ls_all_gather_columns(ls_group *group, void *out, const void *in, size
         size_t m = (own + k) % size;
         size_t bytes = (starts[m + 1] - starts[m]) * e;
         if (bytes == 0) continue;
-        const char *from = group->team->slots[m].in;
+        const char *from = group->team->posts[m].in;
         char *to = (char *)out + starts[m] * e;
         for (size_t row = 0; row < rows; row++)
             memcpy(to + row * starts[size] * e, from + row * bytes, bytes);

@@ -28,14 +28,14 @@ typedef void (*finish_function)(const ls_group *group, void *scratch, void *out,
 static void copy_other_slices(const ls_group *group, void *out)
 {
     const ls_team *team = group->team;
-    const ls_call *call = &team->slots[group->member].call;
+    const ls_call *call = &team->posts[group->member].call;
     size_t e = ls_dtype_bytes(call->dtype);
     for (int k = 1; k < team->size; k++) {
         int m = (group->member + k) % team->size; /* not all from the same member at once */
         size_t lo = 0, hi = 0;
         ls_slice_of(group, m, call->count, call->dtype, &lo, &hi);
         if (lo < hi)
-            memcpy((char *)out + lo * e, (const char *)team->slots[m].out + lo * e, (hi - lo) * e);
+            memcpy((char *)out + lo * e, (const char *)team->posts[m].out + lo * e, (hi - lo) * e);
     }
 }
 
@@ -43,7 +43,7 @@ static void copy_other_slices(const ls_group *group, void *out)
 static ls_status reduce(ls_group *group, void *out, finish_function finish, void *scratch)
 {
     ls_status status = LS_OK;
-    const ls_call *call = &group->team->slots[group->member].call;
+    const ls_call *call = &group->team->posts[group->member].call;
     size_t e = ls_dtype_bytes(call->dtype), lo = 0, hi = 0;
     if (call->count <= SMALL) {
         _Alignas(64) char result[SMALL * 8];
@@ -104,14 +104,14 @@ static void reduce_slice(const ls_group *group, void *scratch, void *out, size_t
     enum { BLOCK_BYTES = 1024 };
     (void)scratch;
     const ls_team *team = group->team;
-    const ls_call *call = &team->slots[group->member].call;
+    const ls_call *call = &team->posts[group->member].call;
     size_t e = ls_dtype_bytes(call->dtype), block = BLOCK_BYTES / e;
     _Alignas(64) char result[BLOCK_BYTES];
     for (size_t i = lo; i < hi; i += block) {
         size_t n = hi - i < block ? hi - i : block;
-        memcpy(result, (const char *)team->slots[0].in + i * e, n * e);
+        memcpy(result, (const char *)team->posts[0].in + i * e, n * e);
         for (int m = 1; m < team->size; m++)
-            ls_reduce_into(result, (const char *)team->slots[m].in + i * e, n, call->dtype,
+            ls_reduce_into(result, (const char *)team->posts[m].in + i * e, n, call->dtype,
                            call->reduction);
         memcpy((char *)out + (i - lo) * e, result, n * e);
     }

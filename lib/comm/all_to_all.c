@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/size.h"
 #include "comm/collective.h"
 
 /* Sum of n numbers, `stride` apart; LS_ERR_INPUT when it cannot be addressed. */
@@ -10,10 +11,10 @@ static ls_status add_counts(const size_t *counts, size_t n, size_t stride, ls_dt
     size_t total = 0, bytes = 0;
     for (size_t i = 0; i < n; i++) {
         LS_TRY(ls_bytes_of(counts[i * stride], dtype, &bytes));
-        if (total > PTRDIFF_MAX - bytes)
-            LS_FAIL(LS_ERR_INPUT, "all_to_all: a member's blocks are more than can be addressed");
-        total += bytes;
+        total = ls_size_plus(total, bytes);
     }
+    if (total > LS_SIZE_MOST)
+        LS_FAIL(LS_ERR_INPUT, "all_to_all: a member's blocks are more than can be addressed");
     *ret_bytes = total;
 exit:
     return status;
@@ -41,7 +42,7 @@ ls_status ls_all_to_all(ls_group *group, void *out, const void *in, const size_t
         size_t before = 0; /* what sender s has for the receivers before this one */
         for (size_t r = 0; r < own; r++) before += counts[s * size + r];
         size_t bytes = counts[s * size + own] * e;
-        if (bytes > 0) memcpy(to, (const char *)group->team->slots[s].in + before * e, bytes);
+        if (bytes > 0) memcpy(to, (const char *)group->team->posts[s].in + before * e, bytes);
         to += bytes;
     }
     LS_TRY(ls_collective_leave(group));

@@ -39,8 +39,8 @@ static bool has_turned(const void *what)
 static void wait_for_workers(const ls_team *team, uint64_t arrival)
 {
     for (int m = 0; m < team->size; m++) {
-        const ls_slot *slot = &team->slots[m];
-        for (int looks = 0; atomic_load(&slot->arrivals) < arrival && !atomic_load(&slot->gone);
+        const ls_post *post = &team->posts[m];
+        for (int looks = 0; atomic_load(&post->arrivals) < arrival && !atomic_load(&post->gone);
              looks++) {
             if (looks < 100)
                 sched_yield();
@@ -61,7 +61,7 @@ static void give_up(ls_group *group, ls_call_kind kind, ls_meeting meeting)
     ls_team *team = group->team;
     uint64_t before = atomic_fetch_or(&team->arrivals, BROKEN);
     bool complete = before / ONE_ARRIVAL >= group->arrivals * (uint64_t)team->size;
-    atomic_store(&team->slots[group->member].gone, true);
+    atomic_store(&team->posts[group->member].gone, true);
     if (!complete && meeting != LS_MEETING_ENTRY) wait_for_workers(team, group->arrivals);
     if (complete && work_follows(kind, meeting)) wait_for_workers(team, group->arrivals + 1);
 }
@@ -71,7 +71,7 @@ ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_meeting meeti
     ls_status status = LS_OK;
     ls_team *team = group->team;
     turn mine = {team, ++group->arrivals}; /* a member takes part in every barrier */
-    atomic_store_explicit(&team->slots[group->member].arrivals, mine.generation,
+    atomic_store_explicit(&team->posts[group->member].arrivals, mine.generation,
                           memory_order_release);
     uint64_t before = atomic_fetch_add(&team->arrivals, ONE_ARRIVAL);
     if ((before & BROKEN) == 0 &&

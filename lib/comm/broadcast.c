@@ -13,7 +13,7 @@ ls_status ls_broadcast(ls_group *group, void *buffer, size_t count, ls_dtype dty
     ls_call call = {.kind = LS_CALL_BROADCAST, .dtype = dtype, .count = count, .root = root};
     bool is_root = group->member == root;
     LS_TRY(ls_collective_enter(group, call, buffer, NULL, is_root ? bytes : 0));
-    if (!is_root && bytes > 0) memcpy(buffer, group->team->slots[root].in, bytes);
+    if (!is_root && bytes > 0) memcpy(buffer, group->team->posts[root].in, bytes);
     LS_TRY(ls_collective_leave(group));
 exit:
     return ls_collective_end(group, status);

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/size.h"
 #include "comm/abort.h"
 #include "comm/barrier.h"
 #include "comm/trace_lane.h"
@@ -80,12 +81,12 @@ ls_status ls_collective_enter(ls_group *group, ls_call call, const void *in, voi
 {
     ls_status status = LS_OK;
     LS_TRY(ls_communication_begin(group, call.kind, bytes));
-    ls_slot *slot = &group->team->slots[group->member];
+    ls_post *post = &group->team->posts[group->member];
     call.number = ++group->calls;
     ls_trace_number(group->rank, call.number);
-    slot->call = call;
-    slot->in = in;
-    slot->out = out;
+    post->call = call;
+    post->in = in;
+    post->out = out;
     if (group->team->size == 1) return LS_OK;
     LS_TRY(ls_barrier_arrive(group, call.kind, LS_MEETING_ENTRY));
     if (group->team->mismatch) LS_FAIL(LS_ERR_RANK, "%s", group->team->verdict);
@@ -96,7 +97,7 @@ exit:
 static ls_status meet(ls_group *group, ls_meeting meeting)
 {
     if (group->team->size == 1) return LS_OK;
-    return ls_barrier_arrive(group, group->team->slots[group->member].call.kind, meeting);
+    return ls_barrier_arrive(group, group->team->posts[group->member].call.kind, meeting);
 }
 
 ls_status ls_collective_middle(ls_group *group)
@@ -113,7 +114,7 @@ ls_status ls_collective_end(ls_group *group, ls_status status)
 {
     ls_trace_leave(group->rank);
     if (status == LS_OK) return LS_OK;
-    atomic_store(&group->team->slots[group->member].gone, true);
+    atomic_store(&group->team->posts[group->member].gone, true);
     return ls_abort(group->rank, status);
 }
 
@@ -128,10 +129,11 @@ ls_status ls_bytes_of(size_t count, ls_dtype dtype, size_t *ret_bytes)
     ls_status status = LS_OK;
     size_t size = ls_dtype_bytes(dtype);
     if (size == 0) LS_FAIL(LS_ERR_INPUT, "dtype %d is none", (int)dtype);
-    if (count > PTRDIFF_MAX / size)
+    size_t bytes = ls_size_product(count, size);
+    if (bytes > LS_SIZE_MOST)
         LS_FAIL(LS_ERR_INPUT, "%zu elements of %s are more than can be addressed", count,
                 ls_dtype_name(dtype));
-    *ret_bytes = count * size;
+    *ret_bytes = bytes;
 exit:
     return status;
 }
@@ -141,10 +143,11 @@ ls_status ls_bytes_of_rows(size_t rows, size_t columns, ls_dtype dtype, size_t *
     ls_status status = LS_OK;
     size_t row_bytes = 0;
     LS_TRY(ls_bytes_of(columns, dtype, &row_bytes));
-    if (row_bytes > 0 && rows > PTRDIFF_MAX / row_bytes)
+    size_t bytes = ls_size_product(rows, row_bytes);
+    if (bytes > LS_SIZE_MOST)
         LS_FAIL(LS_ERR_INPUT, "%zu rows of %zu elements of %s are more than can be addressed", rows,
                 columns, ls_dtype_name(dtype));
-    *ret_bytes = rows * row_bytes;
+    *ret_bytes = bytes;
 exit:
     return status;
 }

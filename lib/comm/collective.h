@@ -3,7 +3,7 @@
  *     ls_status status = LS_OK;
  *     LS_TRY(...check the arguments...);
  *     LS_TRY(ls_collective_enter(group, call, in, out, bytes));
- *     ...read the others' slots and buffers...
+ *     ...read the others' posts and buffers...
  *     LS_TRY(ls_collective_leave(group));
  *   exit:
  *     return ls_collective_end(group, status);
@@ -32,10 +32,10 @@ ls_status ls_collective_end(ls_group *group, ls_status status);
  * the trace, which ls_collective_end ends. The only place that counts. */
 ls_status ls_communication_begin(ls_group *group, ls_call_kind kind, uint64_t bytes) LS_MUST_USE;
 
-/* count * bytes of dtype; LS_ERR_INPUT when that does not fit. */
+/* count * bytes of dtype; LS_ERR_INPUT when no array is so long. */
 ls_status ls_bytes_of(size_t count, ls_dtype dtype, size_t *ret_bytes) LS_MUST_USE;
 
-/* rows * columns * bytes of dtype; LS_ERR_INPUT when that does not fit. */
+/* rows * columns * bytes of dtype; LS_ERR_INPUT when no array is so long. */
 ls_status ls_bytes_of_rows(size_t rows, size_t columns, ls_dtype dtype,
                            size_t *ret_bytes) LS_MUST_USE;
 

@@ -169,10 +169,10 @@ static void describe(char *text, size_t room, const ls_call *call, difference wh
 void ls_entry_check(ls_team *team)
 {
     size_t n_bounds = (size_t)team->size + 1;
-    const ls_call *first = &team->slots[0].call;
+    const ls_call *first = &team->posts[0].call;
     team->mismatch = false;
     for (int m = 1; m < team->size; m++) {
-        const ls_call *other = &team->slots[m].call;
+        const ls_call *other = &team->posts[m].call;
         difference what = compare(first, other, n_bounds);
         if (what == SAME) continue;
 

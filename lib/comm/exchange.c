@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory_account.h"
+#include "base/size.h"
 #include "comm/collective.h"
 #include "comm/world_state.h"
 
@@ -23,7 +24,19 @@ struct ls_exchange {
 
 static size_t elements_of(const ls_piece *piece)
 {
-    return piece->counts[0] * piece->counts[1] * piece->counts[2] * piece->counts[3];
+    const size_t *n = piece->counts;
+    return ls_size_product(n[0], n[1], n[2], n[3]);
+}
+
+/* Elements from the piece's first to behind its last. */
+static size_t span_of(const ls_piece *piece)
+{
+    size_t span = 1;
+    for (int d = 0; d < 4; d++) {
+        if (piece->counts[d] == 0) return 0;
+        span = ls_size_plus(span, ls_size_product(piece->counts[d] - 1, piece->strides[d]));
+    }
+    return span;
 }
 
 /* Copies a piece to contiguous memory, or from there into the piece; returns where it ends. */
@@ -52,7 +65,7 @@ static size_t elements_with(const ls_piece *pieces, size_t n, int peer)
 {
     size_t elements = 0;
     for (size_t i = 0; i < n; i++)
-        if (pieces[i].peer == peer) elements += elements_of(&pieces[i]);
+        if (pieces[i].peer == peer) elements = ls_size_plus(elements, elements_of(&pieces[i]));
     return elements;
 }
 
@@ -60,14 +73,20 @@ static ls_status check_pieces(const ls_group *group, const char *what, const ls_
                               size_t n, ls_dtype dtype, size_t *ret_bytes)
 {
     ls_status status = LS_OK;
-    size_t elements = 0;
+    size_t elements = 0, bytes = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t rows = pieces[i].counts[0] * pieces[i].counts[1] * pieces[i].counts[2], bytes = 0;
+        const size_t *counts = pieces[i].counts, *strides = pieces[i].strides;
         if (pieces[i].peer < 0 || pieces[i].peer >= group->team->size)
             LS_FAIL(LS_ERR_INPUT, "exchange, piece %zu %s member %d: group %s has members 0 to %d",
                     i, what, pieces[i].peer, group->team->name, group->team->size - 1);
-        LS_TRY(ls_bytes_of_rows(rows, pieces[i].counts[3], dtype, &bytes));
-        elements += elements_of(&pieces[i]);
+        if (ls_bytes_of(elements_of(&pieces[i]), dtype, &bytes) != LS_OK ||
+            ls_bytes_of(span_of(&pieces[i]), dtype, &bytes) != LS_OK)
+            LS_FAIL(LS_ERR_INPUT,
+                    "exchange, piece %zu %s member %d: %zu x %zu x %zu x %zu elements, %zu, %zu, "
+                    "%zu and %zu apart, are more than can be addressed (dtype %d)",
+                    i, what, pieces[i].peer, counts[0], counts[1], counts[2], counts[3], strides[0],
+                    strides[1], strides[2], strides[3], (int)dtype);
+        elements = ls_size_plus(elements, elements_of(&pieces[i]));
     }
     LS_TRY(ls_bytes_of(elements, dtype, ret_bytes));
 exit:
@@ -90,7 +109,7 @@ static ls_status make_room(ls_exchange *exchange, size_t n_receives, size_t sent
 {
     ls_status status = LS_OK;
     size_t size = (size_t)exchange->group->team->size;
-    exchange->receives = malloc((n_receives + 1) * sizeof *exchange->receives);
+    exchange->receives = calloc(n_receives + 1, sizeof *exchange->receives);
     exchange->sendings = calloc(size, sizeof *exchange->sendings);
     exchange->packed = malloc(sent_bytes + 1);
     exchange->incoming = malloc(incoming_bytes + 1);

@@ -1,5 +1,6 @@
 #include "comm/forest_call.h"
 
+#include "base/size.h"
 #include "comm/collective.h"
 #include "comm/forest_finish.h"
 
@@ -19,17 +20,18 @@ ls_status ls_forest_prepare(ls_group *group, const ls_forest *forest, size_t cou
         size_t lo = forest->bounds[m], hi = forest->bounds[m + 1];
         bool own = m == (size_t)group->member;
         size_t n = ls_tree_forest(forest->leaves, lo, hi, own ? group->forest : NULL);
-        if (own) group->team->slots[m].n_nodes = n;
+        if (own) group->team->posts[m].n_nodes = n;
         n_parts += n;
     }
-    ls_slot *slot = &group->team->slots[group->member];
-    slot->nodes = group->forest;
+    ls_post *post = &group->team->posts[group->member];
+    post->nodes = group->forest;
     LS_TRY(ls_bytes_of(count, dtype, &bytes));
-    if (slot->n_nodes > 0 && count > 0 && bytes > PTRDIFF_MAX / slot->n_nodes)
+    bytes = ls_size_product(bytes, post->n_nodes);
+    if (bytes > LS_SIZE_MOST)
         LS_FAIL(LS_ERR_INPUT, "%zu partials of %zu elements are more than can be addressed",
-                slot->n_nodes, count);
-    *ret_bytes = bytes * slot->n_nodes;
+                post->n_nodes, count);
     LS_TRY(ls_group_scratch(group, n_parts * (sizeof(ls_node) + sizeof(void *)), ret_scratch));
+    *ret_bytes = bytes;
 exit:
     return status;
 }
@@ -40,7 +42,7 @@ static void work(const ls_group *group, void *scratch, void *out, size_t stride,
 {
     const ls_team *team = group->team;
     if (lo == hi) return;
-    if (team->slots[group->member].call.dtype == LS_F32)
+    if (team->posts[group->member].call.dtype == LS_F32)
         ls_forest_finish_f32(team, scratch, out, stride, lo, hi);
     else
         ls_forest_finish_f64(team, scratch, out, stride, lo, hi);
@@ -48,12 +50,12 @@ static void work(const ls_group *group, void *scratch, void *out, size_t stride,
 
 void ls_forest_work(const ls_group *group, void *scratch, void *out, size_t lo, size_t hi)
 {
-    work(group, scratch, out, group->team->slots[group->member].call.count, lo, hi);
+    work(group, scratch, out, group->team->posts[group->member].call.count, lo, hi);
 }
 
 void ls_forest_work_columns(const ls_group *group, void *scratch, void *out, size_t lo, size_t hi)
 {
-    const ls_call *call = &group->team->slots[group->member].call;
+    const ls_call *call = &group->team->posts[group->member].call;
     size_t columns = call->count, own_bytes = (hi - lo) * ls_dtype_bytes(call->dtype);
     for (size_t row = 0; row < call->rows; row++)
         work(group, scratch, (char *)out + row * own_bytes, call->rows * columns,

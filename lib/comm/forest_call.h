@@ -4,7 +4,7 @@
 
 #include "comm/world_state.h"
 
-/* Checks the forest, writes this member's nodes into its slot, and says how many bytes its partials
+/* Checks the forest, writes this member's nodes into its post, and says how many bytes its partials
  * of count elements have and where the finishing may keep its lists. Errors: LS_ERR_INPUT,
  * LS_ERR_MEMORY. */
 ls_status ls_forest_prepare(ls_group *group, const ls_forest *forest, size_t count, ls_dtype dtype,

@@ -18,7 +18,7 @@ void ls_team_destroy(ls_team **team)
     free(gone->mailboxes);
     free(gone->name);
     free(gone->world_ranks);
-    free(gone->slots);
+    free(gone->posts);
     free(gone);
     *team = NULL;
 }
@@ -33,17 +33,17 @@ ls_status ls_team_create(ls_team **ret_team, ls_world *world, const char *name, 
     size_t n = (size_t)size;
     team->name = strdup(name);
     team->world_ranks = malloc(n * sizeof *team->world_ranks);
-    team->slots = aligned_alloc(_Alignof(ls_slot), n * sizeof *team->slots);
+    team->posts = aligned_alloc(_Alignof(ls_post), n * sizeof *team->posts);
     team->mailboxes = aligned_alloc(_Alignof(ls_mailbox), n * sizeof *team->mailboxes);
-    if (team->name == NULL || team->world_ranks == NULL || team->slots == NULL ||
+    if (team->name == NULL || team->world_ranks == NULL || team->posts == NULL ||
         team->mailboxes == NULL)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for group %s of %d ranks", name, size);
     memcpy(team->world_ranks, world_ranks, n * sizeof *team->world_ranks);
-    memset(team->slots, 0, n * sizeof *team->slots);
+    memset(team->posts, 0, n * sizeof *team->posts);
     memset(team->mailboxes, 0, n * sizeof *team->mailboxes);
     for (size_t m = 0; m < n; m++) {
-        atomic_init(&team->slots[m].arrivals, 0);
-        atomic_init(&team->slots[m].gone, false);
+        atomic_init(&team->posts[m].arrivals, 0);
+        atomic_init(&team->posts[m].gone, false);
         pthread_mutex_init(&team->mailboxes[m].mutex, NULL); /* without attributes it cannot fail */
     }
     atomic_init(&team->arrivals, 0);
@@ -112,7 +112,7 @@ static int members_of_color(const ls_team *parent, int color, candidate *ret_mem
 {
     int n = 0;
     for (int m = 0; m < parent->size; m++) {
-        const split_wish *wish = parent->slots[m].in;
+        const split_wish *wish = parent->posts[m].in;
         if (wish->color == color) ret_members[n++] = (candidate){wish->key, m};
     }
     qsort(ret_members, (size_t)n, sizeof *ret_members, by_key_then_member);
@@ -139,23 +139,23 @@ ls_status ls_group_split(ls_group *parent, int color, int key, const char *name,
         size = members_of_color(team, color, members);
         while (members[own].member != parent->member) own++;
         for (int i = 0; i < size; i++) world_ranks[i] = team->world_ranks[members[i].member];
-        /* The first of each color makes the team; the others find it in that member's slot. It
+        /* The first of each color makes the team; the others find it in that member's post. It
          * stays there until the next split, which nobody enters before everybody has left this one.
          */
         if (own == 0) {
-            ls_slot *slot = &team->slots[parent->member];
-            slot->split = NULL;
-            made = ls_team_create(&slot->split, team->world, name, size, world_ranks);
+            ls_post *post = &team->posts[parent->member];
+            post->split = NULL;
+            made = ls_team_create(&post->split, team->world, name, size, world_ranks);
             if (made != LS_OK)
                 ls_abort(parent->rank, made);
             else
-                slot->split->met = parent->rank->n_groups;
+                post->split->met = parent->rank->n_groups;
         }
     }
     LS_TRY(ls_collective_leave(parent));
     LS_TRY(made);
     if (color >= 0) {
-        ls_team *split = team->slots[members[0].member].split;
+        ls_team *split = team->posts[members[0].member].split;
         if (split == NULL) LS_TRY(ls_abort_check(parent->rank)); /* its first member has failed */
         LS_TRY(ls_group_create(&group, parent->rank, split, own));
     }

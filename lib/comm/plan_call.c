@@ -1,5 +1,6 @@
 #include "comm/plan_call.h"
 
+#include "base/size.h"
 #include "comm/collective.h"
 #include "comm/plan_finish.h"
 
@@ -16,11 +17,12 @@ ls_status ls_plan_prepare(ls_group *group, const ls_sum_plan *plan, size_t count
                 group->team->name, size);
     size_t own = plan->member_parts[group->member];
     LS_TRY(ls_bytes_of(count, dtype, &bytes));
-    if (own > 0 && bytes > PTRDIFF_MAX / own)
+    bytes = ls_size_product(own, bytes);
+    if (bytes > LS_SIZE_MOST)
         LS_FAIL(LS_ERR_INPUT, "%zu partials of %zu elements are more than can be addressed", own,
                 count);
-    *ret_bytes = own * bytes;
     LS_TRY(ls_group_scratch(group, ls_plan_scratch_bytes(plan), ret_scratch));
+    *ret_bytes = bytes;
 exit:
     return status;
 }
@@ -29,7 +31,7 @@ exit:
 static void work(const ls_group *group, void *scratch, void *out, size_t stride, size_t lo,
                  size_t hi)
 {
-    const ls_call *call = &group->team->slots[group->member].call;
+    const ls_call *call = &group->team->posts[group->member].call;
     if (lo == hi) return;
     if (call->dtype == LS_F32)
         ls_plan_finish_f32(group->team, call->plan, scratch, out, stride, lo, hi);
@@ -39,12 +41,12 @@ static void work(const ls_group *group, void *scratch, void *out, size_t stride,
 
 void ls_plan_work(const ls_group *group, void *scratch, void *out, size_t lo, size_t hi)
 {
-    work(group, scratch, out, group->team->slots[group->member].call.count, lo, hi);
+    work(group, scratch, out, group->team->posts[group->member].call.count, lo, hi);
 }
 
 void ls_plan_work_columns(const ls_group *group, void *scratch, void *out, size_t lo, size_t hi)
 {
-    const ls_call *call = &group->team->slots[group->member].call;
+    const ls_call *call = &group->team->posts[group->member].call;
     size_t columns = call->count, own_bytes = (hi - lo) * ls_dtype_bytes(call->dtype);
     for (size_t row = 0; row < call->rows; row++)
         work(group, scratch, (char *)out + row * own_bytes, call->rows * columns,

@@ -15,7 +15,7 @@ static const ls_real *finish_block(const ls_team *team, const ls_sum_plan *plan,
     size_t top = 0;
     for (size_t p = 0; p < plan->n_parts; p++) {
         const ls_sum_part *part = &plan->parts[p];
-        const ls_real *in = team->slots[part->member].in;
+        const ls_real *in = team->posts[part->member].in;
         stack[top++] = in + part->place * stride + first;
         for (size_t k = 0; k < part->additions; k++, top--) {
             const ls_real *left = stack[top - 2], *right = stack[top - 1];

@@ -94,7 +94,7 @@ static ls_status visit(search *s, int r)
         for (int m = 0; m < team->size; m++) {
             int needed = team->world_ranks[m];
             bool ended = has_ended(s, needed);
-            if (atomic_load(&team->slots[m].arrivals) < arrival)
+            if (atomic_load(&team->posts[m].arrivals) < arrival)
                 LS_TRY(follow(s, r, needed, ended));
         }
     }
@@ -137,7 +137,7 @@ ls_status ls_stuck_timeout(const ls_rank *rank, uint64_t waited_ns)
         if (receives && !(sends && to == from)) ls_line_add_whereabouts(&missing, &ranks[from]);
     } else {
         for (int m = 0; m < team->size; m++) {
-            if (atomic_load(&team->slots[m].arrivals) >= atomic_load(&wait->arrival)) continue;
+            if (atomic_load(&team->posts[m].arrivals) >= atomic_load(&wait->arrival)) continue;
             if (n > 0 && n < NAMED) ls_line_add(&missing, "; ");
             if (n < NAMED) ls_line_add_whereabouts(&missing, &ranks[team->world_ranks[m]]);
             n++;

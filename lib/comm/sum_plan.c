@@ -3,6 +3,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/size.h"
+
 /* A node that somebody holds. */
 typedef struct held_node {
     ls_node node;
@@ -55,7 +57,10 @@ ls_status ls_sum_plan_create(ls_sum_plan **ret_plan, const ls_binary_tree *tree,
     held_node *held = NULL;
     size_t n = 0, top = 0;
     ls_sum_plan *plan = calloc(1, sizeof *plan);
-    for (size_t m = 0; m < members; m++) n += n_nodes[m];
+    for (size_t m = 0; m < members; m++) n = ls_size_plus(n, n_nodes[m]);
+    if (n > LS_SIZE_MOST / sizeof *held - 1)
+        LS_FAIL(LS_ERR_INPUT, "sum plan: %zu parts of %zu members are more than can be addressed",
+                n, members);
     held = malloc((n + 1) * sizeof *held);
     if (plan == NULL || held == NULL)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a sum plan of %zu parts", n);
@@ -94,6 +99,10 @@ ls_status ls_sum_plan_create_pixels(ls_sum_plan **ret_plan, const ls_pixel_tree 
     ls_node *nodes = NULL;
     const ls_node **of_member = malloc((members + 1) * sizeof *of_member);
     size_t *counts = malloc((members + 1) * sizeof *counts);
+    if (ls_size_product(tree->images, tree->rows, tree->columns) > LS_SIZE_MOST)
+        LS_FAIL(LS_ERR_INPUT,
+                "sum plan: %zu images of %zu x %zu granules are more than can be counted",
+                tree->images, tree->rows, tree->columns);
     for (size_t m = 0; m < members; m++) n += ls_pixel_forest(tree, areas[m], NULL);
     nodes = malloc((n + 1) * sizeof *nodes);
     if (of_member == NULL || counts == NULL || nodes == NULL)

@@ -55,18 +55,24 @@ static void wait_for_signal(ls_parking *parking, uint64_t ns)
 #endif
 }
 
-/* Sleeps at most `ns`, unless ready. No wake-up is lost: the sleeper sets `parked`, then looks; the
- * waker makes it ready, then looks at `parked`. All four are sequentially consistent, so at least
- * one of the two sees the other; and the signal cannot come between look and sleep, because the
- * waker needs the mutex. */
-static void park(ls_rank *rank, ls_ready ready, const void *what, uint64_t ns)
+/* Sleeps at most `ns`, unless ready, and returns how long, in ns. What a nap took beyond `ns` does
+ * not count: the process was stopped or got no core, and the rank that is waited for could not come
+ * either.
+ *
+ * No wake-up is lost: the sleeper sets `parked`, then looks; the waker makes it ready, then looks
+ * at `parked`. All four are sequentially consistent, so at least one of the two sees the other; and
+ * the signal cannot come between look and sleep, because the waker needs the mutex. */
+static uint64_t park(ls_rank *rank, ls_ready ready, const void *what, uint64_t ns)
 {
+    uint64_t start = ls_clock_ns();
     ls_parking *parking = &rank->parking;
     pthread_mutex_lock(&parking->mutex);
     atomic_store(&parking->parked, 1);
     if (!ready(what) && !atomic_load(&rank->world->aborted)) wait_for_signal(parking, ns);
     atomic_store(&parking->parked, 0);
     pthread_mutex_unlock(&parking->mutex);
+    uint64_t slept = ls_clock_ns() - start;
+    return slept < ns ? slept : ns;
 }
 
 void ls_wake(ls_rank *rank)
@@ -99,15 +105,14 @@ ls_status ls_wait_until(ls_group *group, ls_call_kind kind, ls_ready ready, cons
         if (ready(what)) return LS_OK;
         sched_yield();
     }
-    uint64_t start = ls_clock_ns(), longest = longest_nap_ns(rank->world), nap = longest / 32;
+    uint64_t longest = longest_nap_ns(rank->world), nap = longest / 32, waited = 0;
     ls_wait_begin(group, kind);
     for (;;) {
-        park(rank, ready, what, nap);
+        waited += park(rank, ready, what, nap);
         /* In this order: what was made ready before the abort counts as come. */
         int aborted = atomic_load(&rank->world->aborted);
         if (ready(what)) break;
         if (aborted || ls_stop_wanted(rank->world)) LS_TRY(ls_abort_check(rank));
-        uint64_t waited = ls_clock_ns() - start;
         if (waited >= longest / 2) LS_TRY(ls_stuck_check(rank));
         if (waited >= rank->world->timeout_ns) LS_TRY(ls_stuck_timeout(rank, waited));
         if (nap < longest) nap = 2 * nap;

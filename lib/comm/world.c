@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread_mode.h"
 #include "comm/abort.h"
 #include "comm/group_state.h"
 #include "comm/left_behind.h"
@@ -70,12 +71,17 @@ static void *run_rank(void *argument)
 {
     ls_rank *rank = argument;
     if (wait_for_start(rank->world) < 0) return NULL;
+    ls_thread_mode_set(NULL);
     ls_trace_start(rank);
     rank->status = rank->world->function(rank, rank->world->argument);
     ls_trace_stop(rank);
     /* Before anything else: what its sends show may be gone now. */
+    const ls_error first = *ls_error_current();
     ls_status closed = ls_sendings_close(rank);
-    if (rank->status == LS_OK) rank->status = closed;
+    if (rank->status == LS_OK)
+        rank->status = closed;
+    else if (closed != LS_OK)
+        ls_error_adopt(&first, "");
     if (rank->status != LS_OK) ls_abort(rank, rank->status);
     atomic_store(&rank->ended, true);
     return NULL;
@@ -167,6 +173,7 @@ ls_status ls_world_run(int n_ranks, const ls_world_options *options, ls_rank_fun
     ls_status status = LS_OK;
     ls_world *world = NULL;
     int started = 0;
+    ls_error_clear(); /* a run that ends well leaves no text of an earlier failure */
     if (n_ranks < 1 || n_ranks > LS_MAX_RANKS)
         LS_FAIL(LS_ERR_INPUT, "%d ranks: a world has 1 to %d", n_ranks, LS_MAX_RANKS);
     LS_TRY(world_create(&world, n_ranks, options));

@@ -3,10 +3,10 @@
  *     ls_world                    one per run
  *       |- ls_rank  [n_ranks]     one per thread: account, counters, what it waits for
  *       |    `- ls_group ...      its handles, one for each group it is a member of
- *       `- ls_team  ...           what the members of a group share: barrier and slots
+ *       `- ls_team  ...           what the members of a group share: barrier and posts
  *
  * Who may write what: a rank and its groups belong to its thread, except for the atomics in
- * ls_parking and ls_wait, which others read (and wake). A slot is written by its member before it
+ * ls_parking and ls_wait, which others read (and wake). A post is written by its member before it
  * arrives at a barrier and read by the others after it; the barrier makes the order. */
 #ifndef LS_COMM_WORLD_STATE_H
 #define LS_COMM_WORLD_STATE_H
@@ -72,7 +72,7 @@ typedef struct ls_team ls_team;
 typedef struct ls_trace_lane ls_trace_lane; /* trace_lane.h */
 
 /* What a member shows the others while a call lasts. */
-typedef struct ls_slot {
+typedef struct ls_post {
     LS_CACHE_ALIGNED _Atomic uint64_t arrivals; /* barriers this member has arrived at */
     _Atomic bool gone; /* its call has failed: it reads nobody's buffers any more */
     ls_call call;
@@ -81,7 +81,7 @@ typedef struct ls_slot {
     const ls_node *nodes; /* of its forest */
     size_t n_nodes;
     ls_team *split; /* the team that this member, first of its color, has made */
-} ls_slot;
+} ls_post;
 
 /* One half of a message: what somebody sends, or wants to receive. */
 typedef enum ls_message_state {
@@ -130,7 +130,7 @@ struct ls_team {
     char *name;
     int size;
     int *world_ranks; /* of the members */
-    ls_slot *slots;
+    ls_post *posts;
     ls_mailbox *mailboxes;
 };
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "lockstep/numerics/tree.h"
 
 enum { COLUMNS = 256 };
@@ -106,6 +107,10 @@ ls_status ls_embedding_backward(ls_real *dtable, const ls_real *dy, const int32_
     size_t *order = NULL;
 
     if (rows == 0) goto exit;
+    if (n > LS_SIZE_MOST / sizeof *order - 1 || rows > LS_SIZE_MOST / sizeof *start - 2)
+        LS_FAIL(LS_ERR_INPUT,
+                "an index of %zu tokens by %zu embedding rows is more than can be addressed", n,
+                rows);
     start = calloc(rows + 2, sizeof *start);
     order = malloc((n + 1) * sizeof *order);
     if (!start || !order)

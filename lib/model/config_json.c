@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/json_text.h"
+#include "base/thread_mode.h"
 #include "base/utf8.h"
 #include "lockstep/base/show.h"
 #include "model/config_fields.h"
@@ -351,9 +352,11 @@ static json_t *field_value(const ls_config *config, const ls_field *field, int *
 ls_status ls_config_to_json(const ls_config *config, char **ret_json)
 {
     ls_status status = LS_OK;
+    ls_thread_mode mode;
     json_t *object = NULL;
     char *text = NULL;
     int digits = 1;
+    ls_thread_mode_set(&mode);
     LS_TRY(ls_config_check(config));
     if (!ls_is_utf8(config->name)) /* JSON cannot hold it */
         LS_FAIL(LS_ERR_INPUT, "the model's name \"%s\" is not UTF-8", ls_show(config->name));
@@ -374,5 +377,6 @@ ls_status ls_config_to_json(const ls_config *config, char **ret_json)
     *ret_json = text;
 exit:
     json_decref(object);
+    ls_thread_mode_restore(&mode);
     return status;
 }

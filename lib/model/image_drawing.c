@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread_mode.h"
 #include "lockstep/base/show.h"
 #include "lockstep/model/images.h"
 #include "lockstep/numerics/random.h"
@@ -210,7 +211,9 @@ ls_status ls_images_draw(const char *label, uint64_t seed, size_t count, size_t 
                          size_t height, size_t width, size_t classes, ls_images *ret_images)
 {
     ls_status status = LS_OK;
+    ls_thread_mode mode;
     ls_images images = {0};
+    ls_thread_mode_set(&mode);
     LS_TRY(check(label, count, channels, height, width, classes));
     images = (ls_images){
         .count = count, .channels = channels, .height = height, .width = width, .classes = classes};
@@ -232,5 +235,6 @@ ls_status ls_images_draw(const char *label, uint64_t seed, size_t count, size_t 
     memset(&images, 0, sizeof images);
 exit:
     ls_images_free(&images);
+    ls_thread_mode_restore(&mode);
     return status;
 }

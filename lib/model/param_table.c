@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread_mode.h"
 #include "model/net_params.h"
 
 ls_axis ls_granule_axis(const ls_config *config, ls_granule_kind kind)
@@ -226,7 +227,9 @@ static void say_shape(ls_param *param)
 ls_status ls_param_table_create(ls_param_table **ret_table, const ls_config *config)
 {
     ls_status status = LS_OK;
+    ls_thread_mode mode;
     ls_param_table *table = NULL;
+    ls_thread_mode_set(&mode);
     LS_TRY(ls_config_check(config));
     table = calloc(1, sizeof *table);
     if (!table) LS_FAIL(LS_ERR_MEMORY, "no memory for the parameter table");
@@ -245,6 +248,7 @@ ls_status ls_param_table_create(ls_param_table **ret_table, const ls_config *con
     table = NULL;
 exit:
     ls_param_table_destroy(&table);
+    ls_thread_mode_restore(&mode);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/thread_mode.h"
 #include "lockstep/numerics/random.h"
 #include "lockstep/numerics/row_sum.h"
 #include "model/param_shard.h"
@@ -147,12 +148,15 @@ static void draw(ls_real *value, const ls_param *param, ls_shard shard, ls_strea
 
 void ls_store_init(ls_store *store, uint64_t seed)
 {
+    ls_thread_mode mode;
+    ls_thread_mode_set(&mode);
     for (size_t i = 0; i < store->table->count; i++) {
         ls_slot *slot = &store->slots[i];
         ls_stream stream = {
             .seed = seed, .purpose = LS_RANDOM_INIT, .layer = (uint32_t)i, .step = 0};
         if (slot->value) draw(slot->value, &store->table->params[i], slot->shard, stream);
     }
+    ls_thread_mode_restore(&mode);
 }
 
 /* ---- squares of the gradient ---- */

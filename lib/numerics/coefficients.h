@@ -4,6 +4,8 @@
 #ifndef LS_NUMERICS_COEFFICIENTS_H
 #define LS_NUMERICS_COEFFICIENTS_H
 
+#include <stdint.h>
+
 /* 1 / ln 2. */
 static const double LS_LOG2_E = 0x1.71547652b82fep+0;
 /* The first 42 bits of ln 2: k * LS_LN2_HI is exact for |k| < 2^11. */

@@ -10,13 +10,13 @@
 /* ---- how a batch may have been cut ---- */
 
 /* dp shares of B sequences, each in micro_batches. */
-static void add_cut(ls_batch_cut cuts[LS_CUTS], size_t *count, size_t B, size_t dp,
+static void add_cut(ls_cause_cut cuts[LS_CUTS], size_t *count, size_t B, size_t dp,
                     size_t micro_batches, const char *name)
 {
     if (*count == LS_CUTS || dp * micro_batches < 2 || dp * micro_batches > 64 ||
         dp * micro_batches > B)
         return;
-    ls_batch_cut *cut = &cuts[*count];
+    ls_cause_cut *cut = &cuts[*count];
     cut->count = 0;
     for (size_t d = 0; d < dp; d++) {
         const ls_share share = ls_share_of(B, dp, d);
@@ -33,7 +33,7 @@ static void add_cut(ls_batch_cut cuts[LS_CUTS], size_t *count, size_t B, size_t 
     ++*count;
 }
 
-static void add_layout(ls_batch_cut cuts[LS_CUTS], size_t *count, size_t B, const ls_layout *l)
+static void add_layout(ls_cause_cut cuts[LS_CUTS], size_t *count, size_t B, const ls_layout *l)
 {
     const size_t dp = l->dp > 0 ? (size_t)l->dp : 1;
     const size_t parts = l->micro_batches > 0 ? (size_t)l->micro_batches : 1;
@@ -46,7 +46,7 @@ const char *ls_search_elements(const ls_search *search)
     return search->config->kind == LS_MODEL_NET ? "images" : "sequences";
 }
 
-size_t ls_search_cuts(const ls_search *search, ls_batch_cut cuts[LS_CUTS])
+size_t ls_search_cuts(const ls_search *search, ls_cause_cut cuts[LS_CUTS])
 {
     size_t count = 0;
     const size_t B = search->graph->B;
@@ -71,7 +71,7 @@ static size_t targets_in(const ls_search *search, size_t from, size_t to)
     return n;
 }
 
-void ls_weights_of_means(const ls_search *search, const ls_batch_cut *cut, bool divided,
+void ls_weights_of_means(const ls_search *search, const ls_cause_cut *cut, bool divided,
                          double *weights)
 {
     const size_t B = search->graph->B;
@@ -119,7 +119,7 @@ exit:
     return status;
 }
 
-static ls_status try_means(ls_search *search, const ls_batch_cut *cut)
+static ls_status try_means(ls_search *search, const ls_cause_cut *cut)
 {
     ls_status status = LS_OK;
     char text[LS_EVIDENCE];
@@ -245,7 +245,7 @@ ls_status ls_cause_batch(ls_search *search)
                           (losses || !search->of->own_inputs) &&
                           search->node->dims[0] == search->graph->B;
     if (search->node->make == LS_MAKE_MEAN || backward) {
-        ls_batch_cut cuts[LS_CUTS];
+        ls_cause_cut cuts[LS_CUTS];
         const size_t n = ls_search_cuts(search, cuts);
         LS_TRY(try_counts(search));
         for (size_t c = 0; c < n; c++) LS_TRY(try_means(search, &cuts[c]));

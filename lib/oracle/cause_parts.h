@@ -116,11 +116,11 @@ double ls_round_factor(double value);
 const char *ls_factor_text(double factor, char text[16]);
 
 /* Runs of sequences that a layout cuts a batch of B into. */
-typedef struct ls_batch_cut {
+typedef struct ls_cause_cut {
     size_t count;
     size_t bounds[65];
     char name[48]; /* "micro-batch", "data-parallel rank", "run of sequences" */
-} ls_batch_cut;
+} ls_cause_cut;
 
 enum { LS_CUTS = 24 };
 
@@ -128,7 +128,7 @@ enum { LS_CUTS = 24 };
 const char *ls_search_elements(const ls_search *search);
 
 /* Those of the golden and the candidate's layouts first, then equal ones. Returns how many. */
-size_t ls_search_cuts(const ls_search *search, ls_batch_cut cuts[LS_CUTS]);
+size_t ls_search_cuts(const ls_search *search, ls_cause_cut cuts[LS_CUTS]);
 
 /* ---- cause_replicas.c ---- */
 
@@ -139,7 +139,7 @@ void ls_rank_tensor(const ls_search *search, int rank, double *ret_values, unsig
 
 /* What each sequence's share of the loss is multiplied by in a mean of the parts' means; divided
  * false: in their sum. */
-void ls_weights_of_means(const ls_search *search, const ls_batch_cut *cut, bool divided,
+void ls_weights_of_means(const ls_search *search, const ls_cause_cut *cut, bool divided,
                          double *weights);
 
 /* Number i of what a loss may be divided by in place of the number of its targets: by what that

@@ -129,7 +129,7 @@ static ls_status explain_run(uses *u, ls_search *search)
 {
     ls_status status = LS_OK;
     char text[LS_EVIDENCE];
-    ls_batch_cut cuts[LS_CUTS];
+    ls_cause_cut cuts[LS_CUTS];
     size_t from = 0, to = 0;
     bool partial[USES] = {false};
     int parts = 0;
@@ -226,11 +226,11 @@ static ls_status explain_cuts(uses *u, ls_search *search)
     ls_status status = LS_OK;
     char text[LS_EVIDENCE];
     double weights[LS_PARTS];
-    ls_batch_cut cuts[LS_CUTS];
+    ls_cause_cut cuts[LS_CUTS];
     const size_t n_cuts = ls_search_cuts(search, cuts);
     for (size_t c = 0; c < n_cuts; c++)
         for (int kind = 0; kind < 3; kind++) {
-            const ls_batch_cut *cut = &cuts[c];
+            const ls_cause_cut *cut = &cuts[c];
             bool near = true;
             if (kind < 2) ls_weights_of_means(search, cut, kind == 0, weights);
             for (size_t m = 0; kind == 2 && m < cut->count; m++)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread_mode.h"
 #include "lockstep/base/show.h"
 #include "lockstep/base/widen.h"
 #include "lockstep/numerics/digest.h"
@@ -366,8 +367,10 @@ ls_status ls_check(ls_judgement **ret_judgement, const ls_golden *golden,
                    const ls_candidate *candidate, const ls_check_options *options)
 {
     ls_status status = LS_OK;
+    ls_thread_mode mode;
     ls_judgement *judgement = calloc(1, sizeof *judgement);
     struct ls_check *check = NULL;
+    ls_thread_mode_set(&mode);
     if (!judgement) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a judgement");
     LS_TRY(ls_check_state_create(&check, golden, candidate, options));
     judgement->inside = check;
@@ -386,6 +389,7 @@ ls_status ls_check(ls_judgement **ret_judgement, const ls_golden *golden,
     judgement = NULL;
 exit:
     ls_judgement_destroy(&judgement);
+    ls_thread_mode_restore(&mode);
     return status;
 }
 

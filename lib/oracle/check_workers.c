@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/thread.h"
+#include "base/thread_mode.h"
 #include "oracle/check_parts.h"
 
 enum { MOST_THREADS = 64, STACK_BYTES = 1 << 20 };
@@ -21,7 +22,9 @@ typedef struct deal {
 
 static bool stop_wanted(const deal *d)
 {
-    return d->check->options.stop && *d->check->options.stop != 0;
+    const volatile int *stop = d->check->options.stop;
+    /* A plain int because a signal handler sets it; read whole and unordered. */
+    return stop && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0;
 }
 
 /* The next one; false when there is none, or it makes no sense any more. */
@@ -55,7 +58,10 @@ static void *work(void *argument)
 {
     deal *d = argument;
     size_t i;
+    ls_thread_mode mode; /* one of these threads is the caller's */
+    ls_thread_mode_set(&mode);
     while (take(d, &i)) finish(d, d->task(d->context, i));
+    ls_thread_mode_restore(&mode);
     return NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/thread_mode.h"
 #include "lockstep/base/show.h"
 #include "lockstep/comm/trace.h"
 #include "lockstep/io/safetensors.h"
@@ -212,8 +213,10 @@ ls_status ls_dump(const ls_run *run, const char *path, const ls_dump_options *op
                   ls_dump_summary *ret_summary)
 {
     ls_status status = LS_OK;
+    ls_thread_mode mode;
     ls_dump_options own = *options;
     dump d = {.options = &own, .run = *run};
+    ls_thread_mode_set(&mode);
     d.tap = (ls_tap){&d, look};
     d.run.serial = false; /* which shows nothing */
     d.run.save = d.run.trace = NULL;
@@ -221,7 +224,8 @@ ls_status ls_dump(const ls_run *run, const char *path, const ls_dump_options *op
     d.run.no_digest = true;
     if (run->serial) d.run.layout = ls_layout_serial();
     LS_TRY(check(&d.run));
-    if (own.integers) LS_TRY(ls_config_require(&run->config, LS_MODEL_TRANSFORMER, "--integers"));
+    if (own.integers)
+        LS_TRY(ls_config_require(&run->config, LS_MODEL_TRANSFORMER, "--integers"));
     if (own.integers) {
         LS_TRY(begin_integers(&d, path));
         LS_TRY(ls_dump_write_integers(&d));
@@ -238,5 +242,6 @@ ls_status ls_dump(const ls_run *run, const char *path, const ls_dump_options *op
     *ret_summary = d.summary;
 exit:
     release(&d);
+    ls_thread_mode_restore(&mode);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lockstep/base/show.h"
+#include "base/thread_mode.h"
 #include "lockstep/oracle/judge.h"
 #include "oracle/judge_flight.h"
 #include "oracle/judge_look.h"
@@ -254,8 +255,10 @@ ls_status ls_judge(const ls_backend *backend, const ls_judge_options *options,
                    ls_judge_report **ret_report)
 {
     ls_status status = LS_OK;
+    ls_thread_mode mode;
     judging *j = calloc(1, sizeof *j);
     ls_judge_report *report = calloc(1, sizeof *report);
+    ls_thread_mode_set(&mode);
     if (j == NULL || report == NULL)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a judgement");
     if (options != NULL) j->options = *options;
@@ -276,5 +279,6 @@ exit:
     if (j != NULL) drop_trials(j);
     free(j);
     ls_judge_report_destroy(&report);
+    ls_thread_mode_restore(&mode);
     return status;
 }

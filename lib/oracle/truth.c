@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/thread_mode.h"
 #include "oracle/record.h"
 
 /* NaN is worse than any number, and stays the worst. */
@@ -64,7 +65,9 @@ ls_status ls_record_against_truth(const ls_record *record, const ls_record *trut
 {
     ls_status status = LS_OK;
     ls_record_truth result = {0};
+    ls_thread_mode mode;
 
+    ls_thread_mode_set(&mode);
     if (truth->dtype != LS_F64 || truth->steps != record->steps ||
         truth->table->count != record->table->count)
         LS_FAIL(LS_ERR_INTERNAL, "a record is held against the truth of another run");
@@ -82,5 +85,6 @@ ls_status ls_record_against_truth(const ls_record *record, const ls_record *trut
     }
     *ret_truth = result;
 exit:
+    ls_thread_mode_restore(&mode);
     return status;
 }

@@ -3,8 +3,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/size.h"
 #include "lockstep/kernels/attention.h"
 #include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/embedding.h"
 #include "lockstep/kernels/rotary.h"
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/sequence_parallel.h"
@@ -79,8 +81,10 @@ static ls_status find_keys(const ls_tensor_parallel *tp, const ls_batch *batch,
 {
     ls_status status = LS_OK;
     unsigned char *keys = NULL;
+    LS_TRY(ls_lengths_check(batch->lengths, batch->B, batch->S));
     if (batch->lengths) {
-        LS_TRY(ls_arena_alloc(tp->temporary, batch->B * batch->S, 1, (void *)&keys));
+        LS_TRY(
+            ls_arena_alloc(tp->temporary, ls_size_product(batch->B, batch->S), 1, (void *)&keys));
         for (size_t b = 0; b < batch->B; b++)
             for (size_t s = 0; s < batch->S; s++)
                 keys[b * batch->S + s] = s < (size_t)batch->lengths[b];
@@ -124,13 +128,18 @@ ls_status ls_attention_keep(const ls_tensor_parallel *tp, const ls_attention_blo
     shard own = own_shard(tp, block);
     ls_attention_kept kept;
 
-    LS_TRY(ls_arena_alloc(arena, B * S * own.q_width, sizeof(ls_real), (void *)&kept.q));
-    LS_TRY(ls_arena_alloc(arena, B * S * own.kv_width, sizeof(ls_real), (void *)&kept.k));
-    LS_TRY(ls_arena_alloc(arena, B * S * own.kv_width, sizeof(ls_real), (void *)&kept.v));
+    LS_TRY(ls_arena_alloc(arena, ls_size_product(B, S, own.q_width), sizeof(ls_real),
+                          (void *)&kept.q));
+    LS_TRY(ls_arena_alloc(arena, ls_size_product(B, S, own.kv_width), sizeof(ls_real),
+                          (void *)&kept.k));
+    LS_TRY(ls_arena_alloc(arena, ls_size_product(B, S, own.kv_width), sizeof(ls_real),
+                          (void *)&kept.v));
     kept.P = NULL;
     if (!block->recompute_core)
-        LS_TRY(ls_arena_alloc(arena, B * own.heads * S * S, sizeof(ls_real), (void *)&kept.P));
-    LS_TRY(ls_arena_alloc(arena, B * S * own.q_width, sizeof(ls_real), (void *)&kept.o));
+        LS_TRY(ls_arena_alloc(arena, ls_size_product(B, own.heads, S, S), sizeof(ls_real),
+                              (void *)&kept.P));
+    LS_TRY(ls_arena_alloc(arena, ls_size_product(B, S, own.q_width), sizeof(ls_real),
+                          (void *)&kept.o));
     *ret_kept = kept;
 exit:
     return status;
@@ -179,8 +188,8 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
     }
     LS_TRY(look_inputs(tp, block, &own, false, kept->q, kept->k, kept->v));
 
-    LS_TRY(ls_arena_alloc(tp->temporary, S * S, sizeof *scratch, (void *)&scratch));
-    LS_TRY(ls_arena_alloc(tp->temporary, S * S, sizeof *P, (void *)&P));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(S, S), sizeof *scratch, (void *)&scratch));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(S, S), sizeof *P, (void *)&P));
     LS_TRY(find_keys(tp, batch, &keys));
     for (size_t b = 0; b < batch->B; b++) {
         size_t q_row = b * S * own.q_width, kv_row = b * S * own.kv_width;
@@ -249,8 +258,10 @@ static ls_status finish_shared(const ls_tensor_parallel *tp, const ls_attention_
         ls_tree_forest(own->group, forest.bounds[member], forest.bounds[member + 1], nodes);
     ls_real *partials, *leaves;
 
-    LS_TRY(ls_arena_alloc(tp->temporary, n_nodes * count, sizeof *partials, (void *)&partials));
-    LS_TRY(ls_arena_alloc(tp->temporary, own->group * count, sizeof *leaves, (void *)&leaves));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(n_nodes, count), sizeof *partials,
+                          (void *)&partials));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(own->group, count), sizeof *leaves,
+                          (void *)&leaves));
     for (size_t i = 0; i < n_nodes; i++) {
         size_t under = nodes[i].hi - nodes[i].lo;
         for (size_t t = 0; t < under; t++)
@@ -290,7 +301,8 @@ static ls_status finish_kv(const ls_tensor_parallel *tp, const ls_attention_bloc
         memcpy(d, parts[0], rows * own->kv_width * sizeof *d);
         return LS_OK;
     }
-    LS_TRY(ls_arena_alloc(tp->temporary, own->group * count, sizeof *leaves, (void *)&leaves));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(own->group, count), sizeof *leaves,
+                          (void *)&leaves));
     LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof *sum, (void *)&sum));
     for (size_t j = 0; j < own->kvs; j++) {
         if (block->kv->sharers[j]) {
@@ -336,9 +348,11 @@ static ls_status core_backward(const ls_tensor_parallel *tp, const ls_attention_
 
     /* dk_parts[t] takes, for every kv head at once, the gradient through query head t of its group.
      */
-    LS_TRY(ls_arena_alloc(tp->temporary, 2 * S * S, sizeof *scratch, (void *)&scratch));
-    LS_TRY(ls_arena_alloc(tp->temporary, S * S, sizeof *P, (void *)&P));
-    LS_TRY(ls_arena_alloc(tp->temporary, S * own->q_width, sizeof *again, (void *)&again));
+    LS_TRY(
+        ls_arena_alloc(tp->temporary, ls_size_product(2, S, S), sizeof *scratch, (void *)&scratch));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(S, S), sizeof *P, (void *)&P));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(S, own->q_width), sizeof *again,
+                          (void *)&again));
     LS_TRY(ls_arena_alloc(tp->temporary, own->group, sizeof *dk_parts, (void *)&dk_parts));
     LS_TRY(ls_arena_alloc(tp->temporary, own->group, sizeof *dv_parts, (void *)&dv_parts));
     for (size_t t = 0; t < own->group; t++) {
@@ -392,10 +406,14 @@ ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_att
     ls_tensor_parallel inside = ls_inside_block(tp);
     ls_real *d_o, *dq, *dk, *dv;
 
-    LS_TRY(ls_arena_alloc(tp->temporary, rows * own.q_width, sizeof *d_o, (void *)&d_o));
-    LS_TRY(ls_arena_alloc(tp->temporary, rows * own.q_width, sizeof *dq, (void *)&dq));
-    LS_TRY(ls_arena_alloc(tp->temporary, rows * own.kv_width, sizeof *dk, (void *)&dk));
-    LS_TRY(ls_arena_alloc(tp->temporary, rows * own.kv_width, sizeof *dv, (void *)&dv));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(rows, own.q_width), sizeof *d_o,
+                          (void *)&d_o));
+    LS_TRY(
+        ls_arena_alloc(tp->temporary, ls_size_product(rows, own.q_width), sizeof *dq, (void *)&dq));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(rows, own.kv_width), sizeof *dk,
+                          (void *)&dk));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(rows, own.kv_width), sizeof *dv,
+                          (void *)&dv));
 
     /* y = o W_o + b_o */
     LS_TRY(ls_look_own(tp, LS_POINT_ATTENTION, true, D, dy));

@@ -87,8 +87,8 @@ static ls_status norm_backward(ls_stage *stage, const ls_micro_batch *mb, ls_rea
 
     LS_TRY(ls_token_sums_open(&sums, &stage->tp, tokens, stage->config->d_model,
                               ls_norm_sums(&stage->embedding_norm)));
-    ls_norm_backward(&stage->tp, &stage->embedding_norm, &mb->embedding_norm, dx, dx, mb->e, NULL,
-                     tokens, &sums);
+    LS_TRY(ls_norm_backward(&stage->tp, &stage->embedding_norm, &mb->embedding_norm, dx, dx, mb->e,
+                            NULL, tokens, &sums));
     LS_TRY(ls_token_sums_finish(&sums));
 exit:
     ls_arena_release(stage->temporary, mark);

@@ -248,8 +248,8 @@ ls_status ls_head_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, con
         nothing_from_order(stage);
     if (final_norm(stage)) {
         LS_TRY(ls_look_own(&stage->tp, LS_POINT_FINAL_NORM, true, D, dx));
-        ls_norm_backward(&stage->tp, &stage->final_norm, &mb->final_norm, dx, dx, x, NULL, tokens,
-                         &sums);
+        LS_TRY(ls_norm_backward(&stage->tp, &stage->final_norm, &mb->final_norm, dx, dx, x, NULL,
+                                tokens, &sums));
     }
     LS_TRY(ls_token_sums_finish(&sums));
 exit:

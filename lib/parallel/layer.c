@@ -159,7 +159,8 @@ ls_status ls_layer_backward(const ls_tensor_parallel *tp, const ls_layer *layer,
     ls_layer_dropout(tp, layer, d_block, dx, LS_RANDOM_DROPOUT_MLP, batch);
     LS_TRY(ls_mlp_backward(tp, &layer->mlp, d_norm, d_block, &kept->mlp, kept->norm2.y, tokens));
     LS_TRY(ls_look_own(tp, LS_POINT_NORM2, true, layer->D, d_norm));
-    ls_norm_backward(tp, &layer->norm2, &kept->norm2, d_norm, d_norm, kept->x1, dx, tokens, &sums);
+    LS_TRY(ls_norm_backward(tp, &layer->norm2, &kept->norm2, d_norm, d_norm, kept->x1, dx, tokens,
+                            &sums));
 
     /* x1 = dropout(attention(norm1(x))) + x */
     LS_TRY(ls_look_own(tp, LS_POINT_AFTER_ATTENTION, true, layer->D, d_norm));
@@ -167,7 +168,8 @@ ls_status ls_layer_backward(const ls_tensor_parallel *tp, const ls_layer *layer,
     LS_TRY(ls_attention_block_backward(tp, &layer->attention, dx, d_block, &kept->attention,
                                        kept->norm1.y, batch));
     LS_TRY(ls_look_own(tp, LS_POINT_NORM1, true, layer->D, dx));
-    ls_norm_backward(tp, &layer->norm1, &kept->norm1, dx, dx, kept->x, d_norm, tokens, &sums);
+    LS_TRY(
+        ls_norm_backward(tp, &layer->norm1, &kept->norm1, dx, dx, kept->x, d_norm, tokens, &sums));
     LS_TRY(ls_token_sums_finish(&sums));
 exit:
     ls_arena_release(tp->temporary, mark);

@@ -55,7 +55,8 @@ ls_status ls_layer_post_backward(const ls_tensor_parallel *tp, const ls_layer *l
     /* y = norm2(x2), x2 = dropout(mlp(n)) + n: what came through the block, + what came beside it
      */
     LS_TRY(ls_look_own(tp, LS_POINT_LAYER, true, layer->D, dx));
-    ls_norm_backward(tp, &layer->norm2, &kept->norm2, dx, dx, kept->x2, NULL, tokens, &sums);
+    LS_TRY(
+        ls_norm_backward(tp, &layer->norm2, &kept->norm2, dx, dx, kept->x2, NULL, tokens, &sums));
     LS_TRY(ls_look_own(tp, LS_POINT_AFTER_MLP, true, layer->D, dx));
     ls_layer_dropout(tp, layer, d_block, dx, LS_RANDOM_DROPOUT_MLP, batch);
     LS_TRY(ls_mlp_backward(tp, &layer->mlp, d_through, d_block, &kept->mlp, kept->norm1.y, tokens));
@@ -63,7 +64,8 @@ ls_status ls_layer_post_backward(const ls_tensor_parallel *tp, const ls_layer *l
 
     /* n = norm1(x1), x1 = dropout(attention(x)) + x */
     LS_TRY(ls_look_own(tp, LS_POINT_NORM1, true, layer->D, dx));
-    ls_norm_backward(tp, &layer->norm1, &kept->norm1, dx, dx, kept->x1, NULL, tokens, &sums);
+    LS_TRY(
+        ls_norm_backward(tp, &layer->norm1, &kept->norm1, dx, dx, kept->x1, NULL, tokens, &sums));
     LS_TRY(ls_look_own(tp, LS_POINT_AFTER_ATTENTION, true, layer->D, dx));
     ls_layer_dropout(tp, layer, d_block, dx, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
     LS_TRY(ls_attention_block_backward(tp, &layer->attention, d_through, d_block, &kept->attention,

@@ -46,7 +46,7 @@ ls_status ls_masked_head_backward(const ls_tensor_parallel *tp, const ls_masked_
     size_t n = ls_axis_extent(ls_own_tokens(tp, tokens)), D = head->dense.out;
     /* features = norm(u), u = gelu(t), t = xf W + b */
     LS_TRY(ls_look_own(tp, LS_POINT_FEATURES, true, D, dx));
-    ls_norm_backward(tp, &head->norm, &kept->norm, dx, dx, kept->u, NULL, tokens, sums);
+    LS_TRY(ls_norm_backward(tp, &head->norm, &kept->norm, dx, dx, kept->u, NULL, tokens, sums));
     LS_TRY(ls_look_own(tp, LS_POINT_MASKED_ACTIVATION, true, D, dx));
     ls_gelu_erf_backward(dx, dx, kept->t, n * D);
     LS_TRY(ls_look_own(tp, LS_POINT_MASKED_DENSE, true, D, dx));

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/size.h"
 #include "lockstep/kernels/activation.h"
 #include "lockstep/kernels/elementwise.h"
 #include "parallel/look.h"
@@ -57,7 +58,7 @@ ls_status ls_mlp_row_first_forward(const ls_tensor_parallel *tp, const ls_mlp *m
     size_t F_r = ls_axis_extent(ls_cut_held(&mlp->ff, (int)rank));
     ls_real *x_r;
 
-    LS_TRY(ls_arena_alloc(tp->temporary, rows * D_r, sizeof *x_r, (void *)&x_r));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(rows, D_r), sizeof *x_r, (void *)&x_r));
     take_columns(x_r, x, rows, mlp->D, mlp->model.bounds[rank] * mlp->model.whole.granule, D_r);
     /* As ls_row_linear_forward, but its columns are the granules of F: a canonical call of the
      * openblas engine is one granule wide, and here it must be the one that the serial model makes.
@@ -98,11 +99,11 @@ ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *
 
     LS_TRY(column_starts(tp, &mlp->ff, &ff_starts));
     LS_TRY(column_starts(tp, &mlp->model, &model_starts));
-    LS_TRY(ls_arena_alloc(tp->temporary, rows * F_r, sizeof *du_r, (void *)&du_r));
-    LS_TRY(ls_arena_alloc(tp->temporary, rows * F_r, sizeof *up_r, (void *)&up_r));
-    LS_TRY(ls_arena_alloc(tp->temporary, rows * F, sizeof *dup, (void *)&dup));
-    LS_TRY(ls_arena_alloc(tp->temporary, rows * D_r, sizeof *x_r, (void *)&x_r));
-    LS_TRY(ls_arena_alloc(tp->temporary, rows * D_r, sizeof *dx_r, (void *)&dx_r));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(rows, F_r), sizeof *du_r, (void *)&du_r));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(rows, F_r), sizeof *up_r, (void *)&up_r));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(rows, F), sizeof *dup, (void *)&dup));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(rows, D_r), sizeof *x_r, (void *)&x_r));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(rows, D_r), sizeof *dx_r, (void *)&dx_r));
 
     /* y = sum of u_r W_down,r + b_down; u_r = gelu(own columns of up) */
     LS_TRY(ls_look_own(tp, LS_POINT_MLP, true, mlp->D, dy));

@@ -1,5 +1,6 @@
 #include "parallel/norm_layer.h"
 
+#include "base/size.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/norm.h"
 #include "parallel/fault.h"
@@ -39,7 +40,7 @@ ls_status ls_norm_keep(const ls_norm *norm, size_t n, ls_arena *arena, ls_norm_k
 {
     ls_status status = LS_OK;
     ls_real *y;
-    LS_TRY(ls_arena_alloc(arena, n * norm->D, sizeof(ls_real), (void *)&y));
+    LS_TRY(ls_arena_alloc(arena, ls_size_product(n, norm->D), sizeof(ls_real), (void *)&y));
     LS_TRY(ls_norm_keep_beside(norm, y, n, arena, ret_kept));
 exit:
     return status;
@@ -87,28 +88,34 @@ static void whole_parameters(const ls_tensor_parallel *tp, const ls_norm *norm,
 }
 
 /* Own tokens are here: a part for each sequence and each node that they make of it. */
-static void own_parameters(const ls_norm *norm, const ls_norm_kept *kept, const ls_real *dy,
-                           const ls_real *x, size_t own, ls_token_sums *sums)
+static ls_status own_parameters(const ls_norm *norm, const ls_norm_kept *kept, const ls_real *dy,
+                                const ls_real *x, size_t own, ls_token_sums *sums)
 {
-    size_t scale = ls_token_sums_add(sums, norm->dscale, norm->table, norm->scale_place);
-    size_t shift =
-        norm->dshift ? ls_token_sums_add(sums, norm->dshift, norm->table, norm->shift_place) : 0;
+    ls_status status = LS_OK;
+    size_t scale = 0, shift = 0;
+    LS_TRY(ls_token_sums_add(sums, norm->dscale, norm->table, norm->scale_place, &scale));
+    if (norm->dshift)
+        LS_TRY(ls_token_sums_add(sums, norm->dshift, norm->table, norm->shift_place, &shift));
     for (size_t j = 0; j < sums->n_nodes; j++)
         for (size_t b = 0; b < sums->tokens.granules; b++)
             parameters(norm, kept, ls_token_sums_part(sums, scale, j, b),
                        norm->dshift ? ls_token_sums_part(sums, shift, j, b) : NULL, dy, x,
                        b * own + sums->nodes[j].lo,
                        ls_axis_whole(sums->nodes[j].hi - sums->nodes[j].lo));
+exit:
+    return status;
 }
 
-void ls_norm_backward(const ls_tensor_parallel *tp, const ls_norm *norm, const ls_norm_kept *kept,
-                      ls_real *dx, const ls_real *dy, const ls_real *x, const ls_real *residual,
-                      ls_axis tokens, ls_token_sums *sums)
+ls_status ls_norm_backward(const ls_tensor_parallel *tp, const ls_norm *norm,
+                           const ls_norm_kept *kept, ls_real *dx, const ls_real *dy,
+                           const ls_real *x, const ls_real *residual, ls_axis tokens,
+                           ls_token_sums *sums)
 {
+    ls_status status = LS_OK;
     ls_axis own = ls_own_tokens(tp, tokens);
     size_t n = ls_axis_extent(own);
     if (tp->sequence_parallel)
-        own_parameters(norm, kept, dy, x, own.granule, sums);
+        LS_TRY(own_parameters(norm, kept, dy, x, own.granule, sums));
     else
         whole_parameters(tp, norm, kept, dy, x, tokens);
     if (norm->kind == LS_LAYER_NORM)
@@ -116,4 +123,6 @@ void ls_norm_backward(const ls_tensor_parallel *tp, const ls_norm *norm, const l
     else
         ls_rms_norm_backward(dx, dy, x, norm->scale, kept->rstd, n, norm->D);
     if (residual) ls_add(dx, dx, residual, n * norm->D);
+exit:
+    return status;
 }

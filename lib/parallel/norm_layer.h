@@ -47,8 +47,9 @@ size_t ls_norm_sums(const ls_norm *norm);
  * over the tokens: into their places or, with sequence parallelism, as a part of `sums`, which its
  * opener finishes. dx, dy, x, residual: own tokens x D; tokens: the whole axis; dx may be dy. */
 #define ls_norm_backward LS_TYPED(ls_norm_backward)
-void ls_norm_backward(const ls_tensor_parallel *tp, const ls_norm *norm, const ls_norm_kept *kept,
-                      ls_real *dx, const ls_real *dy, const ls_real *x, const ls_real *residual,
-                      ls_axis tokens, ls_token_sums *sums);
+ls_status ls_norm_backward(const ls_tensor_parallel *tp, const ls_norm *norm,
+                           const ls_norm_kept *kept, ls_real *dx, const ls_real *dy,
+                           const ls_real *x, const ls_real *residual, ls_axis tokens,
+                           ls_token_sums *sums) LS_MUST_USE;
 
 #endif

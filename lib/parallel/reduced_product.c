@@ -1,4 +1,6 @@
 #include "lockstep/numerics/tree.h"
+
+#include "base/size.h"
 #include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/fault_parts.h"
 #include "parallel/look.h"
@@ -31,7 +33,7 @@ ls_status ls_reduced_product(const ls_tensor_parallel *tp, ls_trans tb, ls_axis 
     size_t mark = ls_arena_mark(tp->temporary);
     size_t rank = (size_t)ls_group_rank(tp->group);
     size_t first = k->bounds[rank], end = k->bounds[rank + 1];
-    size_t count = ls_axis_extent(m) * ls_axis_extent(n);
+    size_t count = ls_size_product(ls_axis_extent(m), ls_axis_extent(n));
     ls_node nodes[LS_FOREST_MAX];
     size_t n_nodes = ls_tree_forest(k->whole.granules, first, end, nodes);
     ls_forest forest = {k->whole.granules, k->bounds};
@@ -40,7 +42,8 @@ ls_status ls_reduced_product(const ls_tensor_parallel *tp, ls_trans tb, ls_axis 
     if (n_terms < 1 || n_terms > MAX_TERMS)
         LS_FAIL(LS_ERR_INTERNAL, "a reduced product of %zu terms; 1 to %d are possible", n_terms,
                 MAX_TERMS);
-    LS_TRY(ls_arena_alloc(tp->temporary, n_nodes * count, sizeof *partials, (void *)&partials));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(n_nodes, count), sizeof *partials,
+                          (void *)&partials));
     for (size_t j = 0; j < n_nodes; j++) {
         ls_gemm_term local[MAX_TERMS];
         for (size_t i = 0; i < n_terms; i++)

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/size.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/look.h"
@@ -37,8 +38,8 @@ ls_status ls_replicated_forward(const ls_tensor_parallel *tp, const ls_replicate
     ls_real *whole;
 
     LS_TRY(ls_gather_tokens(tp, x, tokens, in, &x));
-    LS_TRY(
-        ls_arena_alloc(tp->temporary, ls_axis_extent(tokens) * out, sizeof *whole, (void *)&whole));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(ls_axis_extent(tokens), out),
+                          sizeof *whole, (void *)&whole));
     LS_TRY(ls_gemm(tp->engine, LS_NO_TRANS, LS_NO_TRANS, tokens, ls_axis_whole(out),
                    ls_axis_whole(in), x, in, linear->w, out, whole, out, false));
     take_own(tp, y, whole, tokens, out);
@@ -62,8 +63,8 @@ ls_status ls_replicated_backward(const ls_tensor_parallel *tp, const ls_replicat
     LS_TRY(ls_gather_tokens(tp, x, tokens, in, &x));
     LS_TRY(ls_weight_gradient(tp, linear->dw, linear->dbias, x, ls_axis_whole(in), dy,
                               ls_axis_whole(out), tokens));
-    LS_TRY(
-        ls_arena_alloc(tp->temporary, ls_axis_extent(tokens) * in, sizeof *whole, (void *)&whole));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(ls_axis_extent(tokens), in), sizeof *whole,
+                          (void *)&whole));
     LS_TRY(ls_gemm(tp->engine, LS_NO_TRANS, LS_TRANS, tokens, ls_axis_whole(in), ls_axis_whole(out),
                    dy, out, linear->w, out, whole, in, false));
     take_own(tp, dx, whole, tokens, in);

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/sequence_parallel.h"
 
+#include "base/size.h"
 #include "lockstep/kernels/elementwise.h"
 #include "parallel/fault_parts.h"
 #include "parallel/look.h"
@@ -13,7 +14,7 @@ static ls_status token_starts(const ls_tensor_parallel *tp, size_t S, size_t wid
     size_t *starts;
     LS_TRY(ls_arena_alloc(tp->temporary, members + 1, sizeof *starts, (void *)&starts));
     ls_share_bounds(S, members, starts);
-    for (size_t r = 0; r <= members; r++) starts[r] *= width;
+    for (size_t r = 0; r <= members; r++) starts[r] = ls_size_product(starts[r], width);
     *ret_starts = starts;
 exit:
     return status;
@@ -31,8 +32,8 @@ ls_status ls_gather_tokens(const ls_tensor_parallel *tp, const ls_real *own, ls_
         *ret_whole = own;
         return LS_OK;
     }
-    LS_TRY(ls_arena_alloc(tp->temporary, ls_axis_extent(tokens) * width, sizeof *whole,
-                          (void *)&whole));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(ls_axis_extent(tokens), width),
+                          sizeof *whole, (void *)&whole));
     LS_TRY(token_starts(tp, tokens.granule, width, &starts));
     /* Shares are runs of each sequence, not of the batch: a row is a sequence, its tokens are the
      * columns. */
@@ -54,8 +55,9 @@ ls_status ls_sum_to_own_tokens(const ls_tensor_parallel *tp, ls_real *own, const
     size_t *starts;
 
     if (!tp->sequence_parallel)
-        return ls_all_reduce_forest(tp->group, own, partials, ls_axis_extent(tokens) * width,
-                                    LS_REAL_DTYPE, forest);
+        return ls_all_reduce_forest(tp->group, own, partials,
+                                    ls_size_product(ls_axis_extent(tokens), width), LS_REAL_DTYPE,
+                                    forest);
     LS_TRY(token_starts(tp, tokens.granule, width, &starts));
     LS_TRY(ls_reduce_scatter_columns_forest(tp->group, own, partials, tokens.granules, starts,
                                             LS_REAL_DTYPE, forest));

@@ -134,11 +134,7 @@ static ls_status check_ids(const ls_stage *stage, const ls_batch *batch)
         if (config->sentence_order && batch->order)
             LS_TRY(ls_ids_check(batch->order, batch->B, 2, 1, "order label"));
     }
-    for (size_t b = 0; batch->lengths && b < batch->B; b++)
-        if (batch->lengths[b] < 0 || (size_t)batch->lengths[b] > batch->S)
-            LS_FAIL(LS_ERR_INPUT,
-                    "length %zu is %d: allowed are 0 to %zu, the tokens of a sequence", b,
-                    (int)batch->lengths[b], batch->S);
+    LS_TRY(ls_lengths_check(batch->lengths, batch->B, batch->S));
 exit:
     return status;
 }

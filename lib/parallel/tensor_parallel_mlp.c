@@ -1,4 +1,6 @@
 #include "lockstep/kernels/activation.h"
+
+#include "base/size.h"
 #include "lockstep/parallel/mlp.h"
 #include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/look.h"
@@ -21,9 +23,11 @@ ls_status ls_mlp_keep(const ls_tensor_parallel *tp, const ls_mlp *mlp, size_t to
         LS_FAIL(LS_ERR_INPUT, "the row-first MLP has no sequence parallelism; use the column-first "
                               "one");
     if (mlp->activation == LS_SWIGLU)
-        LS_TRY(ls_arena_alloc(arena, tokens * width, sizeof(ls_real), (void *)&kept.gate));
-    LS_TRY(ls_arena_alloc(arena, tokens * up_width, sizeof(ls_real), (void *)&kept.up));
-    LS_TRY(ls_arena_alloc(arena, tokens * width, sizeof(ls_real), (void *)&kept.u));
+        LS_TRY(ls_arena_alloc(arena, ls_size_product(tokens, width), sizeof(ls_real),
+                              (void *)&kept.gate));
+    LS_TRY(ls_arena_alloc(arena, ls_size_product(tokens, up_width), sizeof(ls_real),
+                          (void *)&kept.up));
+    LS_TRY(ls_arena_alloc(arena, ls_size_product(tokens, width), sizeof(ls_real), (void *)&kept.u));
     *ret_kept = kept;
 exit:
     return status;

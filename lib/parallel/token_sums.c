@@ -1,5 +1,6 @@
 #include "parallel/token_sums.h"
 
+#include "base/size.h"
 #include "parallel/fault_parts.h"
 #include "parallel/look.h"
 
@@ -23,20 +24,26 @@ ls_status ls_token_sums_open(ls_token_sums *ret_sums, const ls_tensor_parallel *
         sums.nodes[j].lo -= own.first;
         sums.nodes[j].hi -= own.first;
     }
-    LS_TRY(ls_arena_alloc(tp->temporary, sums.n_nodes * tokens.granules * vectors * D,
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(sums.n_nodes, tokens.granules, vectors, D),
                           sizeof *sums.partials, (void *)&sums.partials));
     *ret_sums = sums;
 exit:
     return status;
 }
 
-size_t ls_token_sums_add(ls_token_sums *sums, ls_real *target, const ls_param_table *table,
-                         size_t place)
+ls_status ls_token_sums_add(ls_token_sums *sums, ls_real *target, const ls_param_table *table,
+                            size_t place, size_t *ret_vector)
 {
+    ls_status status = LS_OK;
+    if (sums->added == sums->vectors)
+        LS_FAIL(LS_ERR_INTERNAL, "one more sum over tokens than the %zu that were announced",
+                sums->vectors);
     sums->table = table;
     sums->places[sums->added] = place;
     sums->targets[sums->added] = target;
-    return sums->added++;
+    *ret_vector = sums->added++;
+exit:
+    return status;
 }
 
 ls_real *ls_token_sums_part(const ls_token_sums *sums, size_t vector, size_t j, size_t b)

@@ -41,10 +41,11 @@ ls_status ls_token_sums_open(ls_token_sums *ret_sums, const ls_tensor_parallel *
                              size_t D, size_t vectors) LS_MUST_USE;
 
 /* A further sum, to end in `target`, D numbers, the gradient of the parameter in `place` of the
- * table (which may be NULL where nobody looks on); its number. The same order on every member. */
+ * table (which may be NULL where no observer is): *ret_vector is its number. The same order on
+ * every member. Errors: LS_ERR_INTERNAL, more than it was opened for. */
 #define ls_token_sums_add LS_TYPED(ls_token_sums_add)
-size_t ls_token_sums_add(ls_token_sums *sums, ls_real *target, const ls_param_table *table,
-                         size_t place);
+ls_status ls_token_sums_add(ls_token_sums *sums, ls_real *target, const ls_param_table *table,
+                            size_t place, size_t *ret_vector) LS_MUST_USE;
 
 /* Where T over the tokens nodes[j].lo .. hi of sequence b is to be written, for sum `vector`: D
  * numbers. Those tokens are rows b S_r + lo .. of an array of own tokens. */

@@ -1,5 +1,7 @@
 #include "lockstep/parallel/vocab_cross_entropy.h"
 
+#include "base/size.h"
+#include "lockstep/kernels/embedding.h"
 #include "lockstep/numerics/tree.h"
 #include "parallel/look.h"
 
@@ -48,24 +50,28 @@ ls_status ls_vocab_cross_entropy_forward(const ls_tensor_parallel *tp, ls_real *
     size_t mark = ls_arena_mark(tp->temporary);
     ls_vocab_shard shard = own_shard(tp, vocab, V);
     size_t G = shard.held.granules, width = ls_axis_extent(shard.held);
-    size_t kinds = smoothing != 0 ? 3 : 2, count = kinds * n;
+    size_t kinds = smoothing != 0 ? 3 : 2, count = ls_size_product(kinds, n);
     ls_forest forest = {vocab->whole.granules, vocab->bounds};
     ls_node nodes[LS_FOREST_MAX];
     size_t n_nodes =
         ls_tree_forest(forest.leaves, shard.first_granule, shard.first_granule + G, nodes);
     ls_real *sum_exp, *sum_z = NULL, *target, *partials, *finished;
 
+    /* Every member holds all targets: no word about them need cross. */
+    LS_TRY(ls_ids_check(targets, n, V, 1, "target"));
     ls_cross_entropy_max(ret_max, z, n, width, shard);
     LS_TRY(ls_look_per_token(
         tp, crossing(shard.first_granule, shard.first_granule + G, forest.leaves), ret_max));
     LS_TRY(ls_all_reduce(tp->group, ret_max, ret_max, n, LS_REAL_DTYPE, LS_REDUCE_MAX));
     LS_TRY(ls_look_per_token(tp, crossing(0, 0, 0), ret_max));
 
-    LS_TRY(ls_arena_alloc(tp->temporary, G * n, sizeof(ls_real), (void *)&sum_exp));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(G, n), sizeof(ls_real), (void *)&sum_exp));
     if (smoothing != 0)
-        LS_TRY(ls_arena_alloc(tp->temporary, G * n, sizeof(ls_real), (void *)&sum_z));
+        LS_TRY(
+            ls_arena_alloc(tp->temporary, ls_size_product(G, n), sizeof(ls_real), (void *)&sum_z));
     LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof(ls_real), (void *)&target));
-    LS_TRY(ls_arena_alloc(tp->temporary, n_nodes * count, sizeof(ls_real), (void *)&partials));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(n_nodes, count), sizeof(ls_real),
+                          (void *)&partials));
     LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof(ls_real), (void *)&finished));
     ls_cross_entropy_sums(sum_exp, sum_z, target, z, ret_max, targets, n, width, shard);
 
@@ -126,18 +132,21 @@ ls_status ls_gathered_cross_entropy_forward(const ls_tensor_parallel *tp, ls_rea
     ls_real *logits, *sum_exp, *sum_z = NULL, *target, *finished_z = NULL;
     size_t *starts;
 
+    LS_TRY(ls_ids_check(targets, n, V, 1, "target"));
     LS_TRY(ls_arena_alloc(tp->temporary, members + 1, sizeof *starts, (void *)&starts));
     for (size_t r = 0; r <= members; r++) starts[r] = vocab->bounds[r] * vocab->whole.granule;
-    LS_TRY(ls_arena_alloc(tp->temporary, n * width, sizeof(ls_real), (void *)&logits));
+    LS_TRY(
+        ls_arena_alloc(tp->temporary, ls_size_product(n, width), sizeof(ls_real), (void *)&logits));
     size_t own = (size_t)ls_group_rank(tp->group);
     LS_TRY(look_logits(tp, LS_CROSSING_SHARE, z, starts[own], starts[own + 1] - starts[own], V));
     LS_TRY(ls_all_gather_columns(tp->group, logits, z, n, starts, LS_REAL_DTYPE));
     LS_TRY(look_logits(tp, LS_CROSSING_GATHERED, logits, 0, width, V));
 
-    LS_TRY(ls_arena_alloc(tp->temporary, G * n, sizeof(ls_real), (void *)&sum_exp));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(G, n), sizeof(ls_real), (void *)&sum_exp));
     LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof(ls_real), (void *)&target));
     if (smoothing != 0) {
-        LS_TRY(ls_arena_alloc(tp->temporary, G * n, sizeof(ls_real), (void *)&sum_z));
+        LS_TRY(
+            ls_arena_alloc(tp->temporary, ls_size_product(G, n), sizeof(ls_real), (void *)&sum_z));
         LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof(ls_real), (void *)&finished_z));
     }
     ls_cross_entropy_max(ret_max, logits, n, width, whole);

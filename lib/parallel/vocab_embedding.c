@@ -1,5 +1,6 @@
 #include "lockstep/parallel/vocab_embedding.h"
 
+#include "base/size.h"
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/bring_together.h"
@@ -17,7 +18,8 @@ ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y, c
     ls_forest one_each;
     ls_real *part;
 
-    LS_TRY(ls_arena_alloc(tp->temporary, n * D, sizeof *part, (void *)&part));
+    LS_TRY(ls_ids_check(ids, n, ls_axis_extent(vocab->whole), 0, "token"));
+    LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(n, D), sizeof *part, (void *)&part));
     ls_embedding_forward(part, table, ids, n, D, vocab->bounds[rank] * vocab->whole.granule,
                          ls_axis_extent(ls_cut_held(vocab, (int)rank)));
     ls_look_next(tp, LS_POINT_EMBEDDING, false);
@@ -39,6 +41,7 @@ ls_status ls_vocab_embedding_backward(const ls_tensor_parallel *tp, ls_real *dta
     size_t mark = ls_arena_mark(tp->temporary);
     size_t rank = (size_t)ls_group_rank(tp->group);
 
+    LS_TRY(ls_ids_check(ids, ls_axis_extent(tokens), ls_axis_extent(vocab->whole), 0, "token"));
     LS_TRY(ls_gather_tokens(tp, dy, tokens, D, &dy));
     for (size_t j = 0; j < ls_batch_sums_count(tp->sums); j++) {
         ls_batch_sum sum = ls_batch_sums_get(tp->sums, j, tokens);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size.h"
+
 bool ls_image_box_is_empty(const ls_image_box *box)
 {
     return box->images.count == 0 || box->channels.count == 0 || ls_rectangle_is_empty(box->area);
@@ -10,7 +12,8 @@ bool ls_image_box_is_empty(const ls_image_box *box)
 
 size_t ls_image_box_count(const ls_image_box *box)
 {
-    return box->images.count * box->channels.count * ls_rectangle_count(box->area);
+    return ls_size_product(box->images.count, box->channels.count, box->area.height,
+                           box->area.width);
 }
 
 bool ls_image_box_equal(const ls_image_box *a, const ls_image_box *b)
@@ -68,6 +71,29 @@ void ls_image_box_take(ls_dtype dtype, void *own, const ls_image_box *piece, con
 
 /* ---- what passes */
 
+/* Whether a box's elements can be counted, and its ends. */
+static ls_status check_countable(const char *what, const ls_image_box *boxes, size_t members)
+{
+    ls_status status = LS_OK;
+    for (size_t m = 0; m < members; m++) {
+        const ls_image_box *b = &boxes[m];
+        const size_t ends[] = {ls_size_plus(b->images.first, b->images.count),
+                               ls_size_plus(b->channels.first, b->channels.count),
+                               ls_size_plus(b->area.top, b->area.height),
+                               ls_size_plus(b->area.left, b->area.width)};
+        size_t most = ls_image_box_count(b);
+        for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+            if (ends[i] > most) most = ends[i];
+        if (most > LS_SIZE_MOST)
+            LS_FAIL(LS_ERR_INPUT,
+                    "member %zu %s %zu images of %zu channels of %zu x %zu pixels: more than can "
+                    "be addressed",
+                    m, what, b->images.count, b->channels.count, b->area.height, b->area.width);
+    }
+exit:
+    return status;
+}
+
 static ls_status check_apart(const ls_image_box *owned, size_t members)
 {
     ls_status status = LS_OK;
@@ -90,6 +116,8 @@ ls_status ls_transfers_create(ls_transfer **ret_transfers, size_t *ret_count,
     ls_status status = LS_OK;
     ls_transfer *list = NULL;
     size_t n = 0;
+    LS_TRY(check_countable("owns", owned, members));
+    LS_TRY(check_countable("wants", wanted, members));
     LS_TRY(check_apart(owned, members));
     for (size_t to = 0; to < members; to++) {
         size_t found = 0;

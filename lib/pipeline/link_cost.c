@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lockstep/base/show.h"
+#include "base/thread_mode.h"
 #include "lockstep/pipeline/replay.h"
 
 typedef struct unit {
@@ -39,8 +40,10 @@ static double read_quantity(const char *text, size_t length, const unit *units)
 ls_status ls_link_parse(const char *option, const char *text, ls_link *ret_link)
 {
     ls_status status = LS_OK;
+    ls_thread_mode mode;
     const char *comma = strchr(text, ',');
     double latency = -1.0, rate = -1.0;
+    ls_thread_mode_set(&mode);
     if (comma != NULL) {
         latency = read_quantity(text, (size_t)(comma - text), times);
         rate = strcmp(comma + 1, "inf") == 0 ? 0.0
@@ -54,6 +57,7 @@ ls_status ls_link_parse(const char *option, const char *text, ls_link *ret_link)
                 option, ls_show(text));
     *ret_link = (ls_link){latency, rate};
 exit:
+    ls_thread_mode_restore(&mode);
     return status;
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/svg_parts.h"
+#include "base/thread_mode.h"
 #include "lockstep/pipeline/drawing.h"
 
 enum { WIDTH = 760, TITLE = 24, KEY = 24, AXIS = 24, NAME_LETTER = 7, LETTER = 6, SHADES = 4 };
@@ -157,6 +158,8 @@ static void draw_axis(FILE *file, const ls_drawing *drawing, const frame *f)
 
 void ls_svg_boxes(FILE *file, const ls_drawing *drawing)
 {
+    ls_thread_mode mode;
+    ls_thread_mode_set(&mode);
     frame f = make_frame(drawing);
     fprintf(file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" role=\"img\" "
@@ -175,4 +178,5 @@ void ls_svg_boxes(FILE *file, const ls_drawing *drawing)
         if (can_be_drawn(&drawing->boxes[i], drawing->rows)) draw_box(file, &drawing->boxes[i], &f);
     if (drawing->time_unit != NULL) draw_axis(file, drawing, &f);
     fputs("</svg>\n", file);
+    ls_thread_mode_restore(&mode);
 }

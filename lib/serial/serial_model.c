@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "lockstep/kernels/rotary.h"
+#include "base/thread_mode.h"
 #include "serial/serial_net.h"
 #include "serial/serial_parts.h"
 
@@ -64,7 +65,9 @@ ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine en
                            ls_memory *memory)
 {
     ls_status status = LS_OK;
+    ls_thread_mode mode;
     ls_serial *serial = NULL;
+    ls_thread_mode_set(&mode);
     LS_TRY(check_store(store));
 
     serial = calloc(1, sizeof *serial);
@@ -84,6 +87,7 @@ ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine en
     serial = NULL;
 exit:
     ls_serial_destroy(&serial);
+    ls_thread_mode_restore(&mode);
     return status;
 }
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread_mode.h"
 #include "io/new_folder.h"
 #include "lockstep/comm/trace.h"
 #include "lockstep/io/safetensors.h"
@@ -125,11 +126,13 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result
 {
     static const ls_watcher nobody;
     ls_status status = LS_OK;
+    ls_thread_mode mode;
     ls_param_table *table = NULL;
     ls_run *seeded = malloc(sizeof *seeded);
     ls_trace *trace = NULL;
     ls_train_result result = {0};
     ls_safetensors_writer *trial = NULL;
+    ls_thread_mode_set(&mode);
 
     if (!seeded) LS_FAIL(LS_ERR_MEMORY, "no memory for a run");
     *seeded = *run;
@@ -160,6 +163,7 @@ exit:
     ls_train_result_free(&result);
     ls_trace_destroy(&trace);
     ls_param_table_destroy(&table);
+    ls_thread_mode_restore(&mode);
     return status;
 }
 

@@ -1,4 +1,5 @@
-/* Failure records: the first one wins, every thread has its own, a text is always one line. */
+/* Failure records: written where a failure begins and kept where it is passed on, one per thread, a
+ * text is always one line. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -21,15 +22,19 @@ static ls_status passes_on(void)
     LS_TRY(fails(0));
     ck_abort_msg("not reached");
 exit:
-    if (status != LS_OK) {
-        ls_status later =
-            ls_error_record(LS_ERR_IO, __FILE__, __LINE__, "the same from further up");
-        ck_assert_int_eq(later, LS_ERR_IO); /* the status is handed back, the text is not kept */
-    }
     return status;
 }
 
-START_TEST(first_failure_wins)
+/* Handles one failure and then meets another. */
+static ls_status goes_on(void)
+{
+    ls_status status = LS_OK;
+    if (fails(1) != LS_OK) LS_TRY(fails(2));
+exit:
+    return status;
+}
+
+START_TEST(text_is_that_of_the_last_failure)
 {
     ls_error_clear();
     ck_assert_str_eq(ls_error_text(), "");
@@ -38,13 +43,30 @@ START_TEST(first_failure_wins)
     ck_assert_str_eq(ls_error_text(), "--seq 0: a sequence has at least one token");
     ck_assert_ptr_nonnull(strstr(ls_error_place(), "test_status.c:"));
     ck_assert_ptr_null(strchr(ls_error_place(), '/'));
+    ck_assert_int_eq(goes_on(), LS_ERR_INPUT);
+    ck_assert_str_eq(ls_error_text(), "--seq 2: a sequence has at least one token");
     ls_error_clear();
     ck_assert_str_eq(ls_error_text(), "");
     ck_assert_str_eq(ls_error_place(), "");
+    ls_error_record(LS_ERR_MEMORY, "first.c", 6, "first");
+    ck_assert_int_eq(ls_error_record(LS_OK, "none.c", 1, "no failure"), LS_OK);
+    ck_assert_str_eq(ls_error_text(), "first");
     ls_error_record(LS_ERR_IO, "weights.c", 7, "second");
     ck_assert_str_eq(ls_error_text(), "second");
     ck_assert_str_eq(ls_error_place(), "weights.c:7");
     ck_assert_int_eq(ls_error_current()->status, LS_ERR_IO);
+}
+END_TEST
+
+/* A text made of the one before, a record adopted from itself. */
+START_TEST(record_may_be_its_own_source)
+{
+    ls_error_record(LS_ERR_IO, "a.c", 1, "cannot read");
+    ls_error_record(LS_ERR_INPUT, "b.c", 2, "weights: %s", ls_error_text());
+    ck_assert_str_eq(ls_error_text(), "weights: cannot read");
+    ck_assert_int_eq(ls_error_adopt(ls_error_current(), "rank 1: "), LS_ERR_INPUT);
+    ck_assert_str_eq(ls_error_text(), "rank 1: weights: cannot read");
+    ck_assert_str_eq(ls_error_place(), "b.c:2");
 }
 END_TEST
 
@@ -97,7 +119,7 @@ START_TEST(record_belongs_to_a_thread)
     ck_assert_str_eq(ls_error_text(), "rank 3: --seq 3: a sequence has at least one token");
     ck_assert_str_eq(ls_error_place(), theirs.place);
     ck_assert_int_eq(ls_error_adopt(&theirs, "rank 4: "), LS_ERR_INPUT);
-    ck_assert_str_eq(ls_error_text(), "rank 3: --seq 3: a sequence has at least one token");
+    ck_assert_str_eq(ls_error_text(), "rank 4: --seq 3: a sequence has at least one token");
 }
 END_TEST
 
@@ -145,7 +167,8 @@ int main(void)
 {
     Suite *suite = suite_create("status");
     TCase *tcase = tcase_create("status");
-    tcase_add_test(tcase, first_failure_wins);
+    tcase_add_test(tcase, text_is_that_of_the_last_failure);
+    tcase_add_test(tcase, record_may_be_its_own_source);
     tcase_add_test(tcase, text_is_one_line);
     tcase_add_test(tcase, long_text_ends_in_dots);
     tcase_add_test(tcase, record_belongs_to_a_thread);

@@ -350,4 +350,50 @@ START_TEST(misfits)
 }
 END_TEST
 
-TEST_MAIN("exchange", random_lists, delays_and_capacity, halo_of_a_group, traced, misfits)
+/* ---- sizes that no memory has */
+
+typedef struct vast {
+    size_t counts[4], strides[4];
+    int self; /* to and from the caller */
+} vast;
+
+static ls_status exchange_vastly(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    const vast *v = argument;
+    static float memory[2][8];
+    int own = ls_rank_index(rank);
+    ls_piece send = {v->self ? own : 1 - own, memory[own], {0}, {0}};
+    memcpy(send.counts, v->counts, sizeof send.counts);
+    memcpy(send.strides, v->strides, sizeof send.strides);
+    ls_piece sends[2] = {send, send}, receives[2] = {send, send};
+    ls_exchange *exchange = NULL;
+    LS_TRY(
+        ls_exchange_begin(ls_rank_world_group(rank), 1, sends, 2, receives, 2, LS_F32, &exchange));
+    LS_TRY(ls_exchange_end(&exchange));
+exit:
+    ls_exchange_withdraw(&exchange);
+    return status;
+}
+
+START_TEST(sizes_that_no_memory_has)
+{
+    const size_t half = (size_t)1 << 32, top = (size_t)1 << 63;
+    const vast vasts[] = {
+        {{half, half, 1, 4}, {0, 0, 0, 0}, 0},      /* the product wraps to 0                 */
+        {{half, half, 1, 4}, {0, 0, 0, 0}, 1},      /* ... in what a rank sends itself        */
+        {{half + 1, half, 1, 1}, {0, 0, 0, 0}, 0},  /* to 2^32                                */
+        {{1, 1, 1, SIZE_MAX}, {1, 1, 1, 1}, 0},     /* a row                                  */
+        {{1, 1, 1, SIZE_MAX / 4}, {1, 1, 1, 1}, 0}, /* bytes wrap in the sum of two pieces    */
+        {{1, 1, 2, 1}, {1, 1, top, 1}, 0},          /* few elements, far apart                */
+        {{2, 2, 1, 1}, {top, top, 1, 1}, 0},        /* ... whose distances wrap to 0          */
+    };
+    for (size_t i = 0; i < sizeof vasts / sizeof vasts[0]; i++) {
+        vast v = vasts[i];
+        ck_assert_has(run_badly(2, NULL, exchange_vastly, &v, LS_ERR_INPUT), "can be addressed");
+    }
+}
+END_TEST
+
+TEST_MAIN("exchange", sizes_that_no_memory_has, random_lists, delays_and_capacity, halo_of_a_group,
+          traced, misfits)

@@ -144,13 +144,51 @@ exit:
     return status;
 }
 
-START_TEST(one_rank_fails_and_caller_keeps_its_first_record)
+START_TEST(earlier_record_of_the_caller_gives_way)
 {
     ck_assert_str_eq(run_badly(1, NULL, fail_alone, NULL, LS_ERR_INPUT), "rank 0: alone");
-    ls_error_clear();
     ls_error_record(LS_ERR_IO, "x.c", 1, "earlier");
-    ck_assert_int_eq(ls_world_run(2, NULL, fail_alone, NULL), LS_ERR_INPUT);
-    ck_assert_str_eq(ls_error_text(), "earlier");
+    ck_assert_int_eq(ls_world_run(1, NULL, fail_alone, NULL), LS_ERR_INPUT);
+    ck_assert_str_eq(ls_error_text(), "rank 0: alone");
+    ls_error_record(LS_ERR_IO, "x.c", 1, "earlier");
+    ck_assert_int_eq(ls_world_run(0, NULL, fail_alone, NULL), LS_ERR_INPUT);
+    ck_assert_has(ls_error_text(), "0 ranks");
+    static roll_call call;
+    call.size = 2;
+    ck_assert_int_eq(ls_world_run(2, NULL, answer, &call), LS_OK);
+    ck_assert_str_eq(ls_error_text(), "");
+}
+END_TEST
+
+/* Every rank handles a failure; then one of them meets another, with a text or without, and sends
+ * that nobody takes fail after it. */
+static ls_status handle_then_fail(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    const plan *p = argument;
+    ls_group *world = ls_rank_world_group(rank);
+    static int message;
+    ls_sending *sending = NULL;
+    if (fail_alone(rank, NULL) != LS_ERR_INPUT) fault("not handled");
+    if (ls_rank_index(rank) != p->rank) return ls_barrier(world);
+    LS_TRY(ls_send_begin(world, 0, 7, &message, 1, LS_I32, &sending));
+    if (p->silent) return p->status;
+    LS_FAIL(p->status, "the failure itself");
+exit:
+    return status;
+}
+
+START_TEST(handled_failure_lends_no_text)
+{
+    for (int ranks = 2; ranks <= 5; ranks++) {
+        plan p = {.rank = ranks - 1, .status = LS_ERR_IO};
+        char expected[80];
+        snprintf(expected, sizeof expected, "rank %d: the failure itself", p.rank);
+        ck_assert_str_eq(run_badly(ranks, NULL, handle_then_fail, &p, LS_ERR_IO), expected);
+        p.silent = 1;
+        const char *text = run_badly(ranks, NULL, handle_then_fail, &p, LS_ERR_IO);
+        ck_assert_has(text, "without a text; its failure before that: alone");
+    }
 }
 END_TEST
 
@@ -285,6 +323,6 @@ START_TEST(arena_may_outlive_its_rank)
 END_TEST
 
 TEST_MAIN("world", every_rank_runs_once, number_of_ranks_is_checked, first_failure_is_reported,
-          failure_without_a_text, one_rank_fails_and_caller_keeps_its_first_record,
-          nested_world_fails_its_rank, rank_check_tells_of_abort, stop_flag_interrupts_all,
-          arena_may_outlive_its_rank)
+          failure_without_a_text, earlier_record_of_the_caller_gives_way,
+          handled_failure_lends_no_text, nested_world_fails_its_rank, rank_check_tells_of_abort,
+          stop_flag_interrupts_all, arena_may_outlive_its_rank)

@@ -168,6 +168,20 @@ START_TEST(ids_outside_the_vocabulary)
 }
 END_TEST
 
+START_TEST(lengths_outside_a_sequence)
+{
+    const int32_t good[3] = {0, 4, 1}, below[3] = {0, 4, -1}, above[3] = {0, 5, 1};
+    ck_assert(ls_lengths_check(NULL, 3, 4) == LS_OK);
+    ck_assert(ls_lengths_check(good, 3, 4) == LS_OK);
+    ck_assert(ls_lengths_check(below, 3, 4) == LS_ERR_INPUT);
+    ck_assert_str_eq(ls_error_text(),
+                     "length 2 is -1: allowed are 0 to 4, the tokens of a sequence");
+    ck_assert(ls_lengths_check(above, 3, 4) == LS_ERR_INPUT);
+    ck_assert_str_eq(ls_error_text(),
+                     "length 1 is 5: allowed are 0 to 4, the tokens of a sequence");
+}
+END_TEST
+
 #ifdef LS_REAL_IS_F64
 typedef struct embedding_case {
     double *table, *dy, *y;
@@ -202,6 +216,7 @@ int main(void)
                                   backward_of_wide_rows,
                                   sums_without_a_term,
                                   ids_outside_the_vocabulary,
+                                  lengths_outside_a_sequence,
 #ifdef LS_REAL_IS_F64
                                   gradients
 #endif

@@ -34,8 +34,9 @@ static ls_status sums_rank(ls_rank *rank, void *argument)
     size_t mark = ls_arena_mark(m.tp.temporary);
     for (int twice = 0; twice < 2; twice++) {
         LS_TRY(ls_token_sums_open(&sums, &m.tp, tokens, D, 2));
-        size_t scale = ls_token_sums_add(&sums, p->dscale[m.rank], NULL, 0);
-        size_t shift = ls_token_sums_add(&sums, p->dshift[m.rank], NULL, 0);
+        size_t scale = 0, shift = 0;
+        LS_TRY(ls_token_sums_add(&sums, p->dscale[m.rank], NULL, 0, &scale));
+        LS_TRY(ls_token_sums_add(&sums, p->dshift[m.rank], NULL, 0, &shift));
         for (size_t j = 0; j < sums.n_nodes; j++)
             for (size_t b = 0; b < p->B; b++) {
                 size_t row = b * p->S + own.first + sums.nodes[j].lo;
@@ -154,6 +155,34 @@ START_TEST(known_values)
 }
 END_TEST
 
+/* ---- more sums than were announced */
+
+static ls_status one_more_rank(ls_rank *rank, void *argument)
+{
+    ls_status status = LS_OK;
+    member m = {0};
+    ls_token_sums sums;
+    ls_real target[D];
+    size_t vector = 99;
+    (void)argument;
+    LS_TRY(member_begin(rank, LS_ENGINE_PORTABLE, &m));
+    m.tp.sequence_parallel = true;
+    LS_TRY(ls_token_sums_open(&sums, &m.tp, ls_axis_of(1, 4), D, LS_TOKEN_SUMS_MAX));
+    for (size_t i = 0; i < LS_TOKEN_SUMS_MAX; i++)
+        LS_TRY(ls_token_sums_add(&sums, target, NULL, 0, &vector));
+    LS_TRY(ls_token_sums_add(&sums, target, NULL, 0, &vector));
+exit:
+    member_end(&m);
+    return status;
+}
+
+START_TEST(one_sum_too_many)
+{
+    ck_assert_int_eq(ls_world_run(2, NULL, one_more_rank, NULL), LS_ERR_INTERNAL);
+    ck_assert_ptr_nonnull(strstr(ls_error_text(), "one more sum over tokens than the 8"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sums over token shares");
@@ -162,6 +191,7 @@ int main(void)
     tcase_add_loop_test(tests, every_degree, 0, 2 * sizeof batches / sizeof batches[0]);
     tcase_add_test(tests, nodes_of_the_batch);
     tcase_add_test(tests, known_values);
+    tcase_add_test(tests, one_sum_too_many);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

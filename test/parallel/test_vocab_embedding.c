@@ -1,5 +1,7 @@
 /* The token embedding cut by vocabulary rows: known mistakes with their right values, and every
  * degree against the whole table, with and without sequence parallelism. */
+#include <stdio.h>
+
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/parallel/vocab_embedding.h"
 #include "parallel_fixture.h"
@@ -15,6 +17,7 @@ typedef struct lookup {
     const int32_t *ids;
     ls_real *y[12], *dtable;
     bool sequence_parallel; /* y[r]: the rank's own tokens at their places */
+    bool only_backward;
     sent sent[12];
 } lookup;
 
@@ -31,7 +34,8 @@ static ls_status lookup_rank(ls_rank *rank, void *argument)
     ls_axis tokens = ls_axis_of(SEQUENCES, S);
     ls_real *y = own_room(&m, SEQUENCES, S, D);
     ls_real *dy = own_tokens_of(&m, l->dy, SEQUENCES, S, D);
-    status = ls_vocab_embedding_forward(&m.tp, y, l->table + first, l->ids, tokens, D, &vocab);
+    if (!l->only_backward)
+        status = ls_vocab_embedding_forward(&m.tp, y, l->table + first, l->ids, tokens, D, &vocab);
     if (status == LS_OK)
         status =
             ls_vocab_embedding_backward(&m.tp, l->dtable + first, dy, l->ids, tokens, D, &vocab);
@@ -124,6 +128,34 @@ START_TEST(embedding_every_degree)
 }
 END_TEST
 
+/* An id that is no row of the padded table is an error on every rank, forward and backward. */
+START_TEST(id_outside_the_table)
+{
+    enum { G = 3, W = 2 };
+    static const int32_t bad[] = {-1, -100, G * W, INT32_MAX};
+    ls_real table[G * W * D] = {0}, dy[TOKENS * D] = {0};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        for (int tp = 1; tp <= 3; tp++) {
+            int32_t ids[TOKENS] = {0};
+            char right[100];
+            ids[4] = bad[i];
+            lookup l = {.granules = G,
+                        .granule = W,
+                        .table = table,
+                        .dy = dy,
+                        .ids = ids,
+                        .dtable = room(G * W * D),
+                        .only_backward = _i};
+            for (int r = 0; r < tp; r++) l.y[r] = room(TOKENS * D);
+            ck_assert_int_eq(ls_world_run(tp, NULL, lookup_rank, &l), LS_ERR_INPUT);
+            snprintf(right, sizeof right, "token 4 is %d: allowed are 0 to 5", (int)bad[i]);
+            ck_assert_msg(strstr(ls_error_text(), right) != NULL, "%s", ls_error_text());
+            for (int r = 0; r < tp; r++) free(l.y[r]);
+            free(l.dtable);
+        }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("vocabulary-parallel embedding");
@@ -131,6 +163,7 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, last_row_of_an_odd_vocabulary);
     tcase_add_loop_test(tests, embedding_every_degree, 0, 2);
+    tcase_add_loop_test(tests, id_outside_the_table, 0, 2);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -1,6 +1,7 @@
 /* The loss over a vocabulary cut by rows: known mistakes with their right values, and every degree
  * against the whole vocabulary. */
 #include <math.h>
+#include <stdio.h>
 
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/vocab_cross_entropy.h"
@@ -321,6 +322,72 @@ START_TEST(every_degree)
 }
 END_TEST
 
+/* ---- targets that are no words */
+
+typedef struct refusal {
+    bool gathered;
+    int ranks, bad_rank; /* -1: all of them */
+    int32_t bad;
+    ls_status status[4];
+    char text[4][200];
+    ls_comm_count gathers[4], reduces[4];
+} refusal;
+
+enum { TARGETS = 3, BAD_PLACE = 1 };
+
+static ls_status refusing_rank(ls_rank *rank, void *argument)
+{
+    static const ls_real zeros[TARGETS * 12];
+    ls_status status = LS_OK;
+    refusal *f = argument;
+    member m = {0};
+    ls_cut vocab;
+    ls_real loss[TARGETS], max[TARGETS], sum[TARGETS];
+    int32_t targets[TARGETS] = {3, 0, LS_IGNORE};
+    LS_TRY(member_begin(rank, LS_ENGINE_PORTABLE, &m));
+    LS_TRY(member_cut(&m, 4, 3, &vocab));
+    if (f->bad_rank < 0 || f->bad_rank == m.rank) targets[BAD_PLACE] = f->bad;
+    LS_TRY((f->gathered ? ls_gathered_cross_entropy_forward : ls_vocab_cross_entropy_forward)(
+        &m.tp, loss, max, sum, zeros, targets, TARGETS, &vocab, 10, 0));
+exit:
+    f->status[m.rank] = status;
+    snprintf(f->text[m.rank], sizeof f->text[0], "%s", ls_error_text());
+    f->gathers[m.rank] = ls_rank_count(rank, LS_OP_ALL_GATHER);
+    f->reduces[m.rank] = ls_rank_count(rank, LS_OP_ALL_REDUCE);
+    member_end(&m);
+    return status;
+}
+
+/* Below, just above, in the padding, far above: an error on every rank that names the place, the
+ * value and what is allowed. Where all ranks hold it, nothing is sent. Where one rank holds it, the
+ * others learn of it when they would wait for that rank. */
+START_TEST(target_outside_the_vocabulary)
+{
+    static const int32_t bad[] = {-1, -99, -101, 10, 11, 12, INT32_MAX, INT32_MIN};
+    for (int ranks = 1; ranks <= 4; ranks++)
+        for (int bad_rank = -1; bad_rank < ranks; bad_rank++)
+            for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+                static refusal f;
+                char right[200];
+                f = (refusal){.gathered = _i, .ranks = ranks, .bad_rank = bad_rank, .bad = bad[i]};
+                ls_status status = ls_world_run(ranks, NULL, refusing_rank, &f);
+                snprintf(right, sizeof right,
+                         "target %d is %d: allowed are 0 to 9 and -100 (ignored)", BAD_PLACE,
+                         (int)bad[i]);
+                ck_assert_int_eq(status, LS_ERR_INPUT);
+                ck_assert_msg(strstr(ls_error_text(), right) != NULL, "%s", ls_error_text());
+                for (int r = 0; r < ranks; r++) {
+                    bool holds = bad_rank < 0 || bad_rank == r;
+                    ck_assert_int_ne(f.status[r], LS_OK);
+                    ck_assert_msg(strstr(f.text[r], right) != NULL, "rank %d: %s", r, f.text[r]);
+                    if (holds)
+                        ck_assert(f.status[r] == LS_ERR_INPUT && f.gathers[r].calls == 0 &&
+                                  f.reduces[r].calls == 0);
+                }
+            }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("vocabulary parallel");
@@ -334,6 +401,7 @@ int main(void)
     tcase_add_test(tests, gradient_of_the_hidden_state);
     tcase_add_test(tests, ignored_target);
     tcase_add_loop_test(tests, every_degree, 0, 2);
+    tcase_add_loop_test(tests, target_outside_the_vocabulary, 0, 2);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -64,6 +64,9 @@ CASES = [
     ("public_headers", {"include/lockstep/base/low.h": header(
         "LS_BASE_LOW_H", "#define LS_API\nLS_API int ls_low(void);")}, "C++ linkage"),
     ("public_headers", {"include/lockstep/base/new.h": header("LS_BASE_NEW_H")}, "does not bring"),
+    ("internal_headers", {"lib/comm/inner.h": "size_t ls_inner(void);\n"}, "inner.h by itself"),
+    ("internal_headers", {"lib/comm/inner.h": "typedef int ls_post;\n",
+                          "lib/train/run.h": "typedef long ls_post;\n"}, "all headers together"),
     ("tree_rules", {"lib/serial/low.c": ""}, "taken by lib/base/low.c"),
     ("tree_rules", {"lib/comm/README.md": None}, "lib/comm: has no README.md"),
     ("tree_rules", {"lib/base/low.c": "\n" * 451}, "451 lines"),
@@ -104,13 +107,15 @@ def run(check, arguments):
 
 def check_tree(check, folder):
     arguments = [folder]
+    if check == "internal_headers":
+        arguments += [CC]
     if check == "public_headers":
         arguments += [CC, next(filter(shutil.which, ("c++", "g++", "clang++")), "")]
     return run(check, arguments)
 
 
 def tree_cases():
-    for check in ("arrows", "public_headers", "tree_rules"):
+    for check in ("arrows", "public_headers", "internal_headers", "tree_rules"):
         with tempfile.TemporaryDirectory() as folder:
             make(folder, {})
             done = check_tree(check, folder)

@@ -122,7 +122,7 @@ def head(name, what):
 
 
 def coefficients():
-    out = [head("coefficients.h", "constants of the functions")]
+    out = [head("coefficients.h", "constants of the functions"), "#include <stdint.h>\n"]
 
     ln2_hi = split(LN2, 42)
     out += constant("LS_LOG2_E", round64(1 / LN2), "1 / ln 2")

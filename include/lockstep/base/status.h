@@ -1,8 +1,10 @@
 /* status.h - how a function of Lockstep fails.
  *
- * Every function that can fail returns an ls_status. The words that go with it stand in a record
- * of the calling thread: the first failure is kept, later ones (the same trouble seen from further
- * up) do not overwrite it. A function has one exit label:
+ * Every function that can fail returns an ls_status. The text that goes with it is in a record of
+ * the calling thread. LS_FAIL, where a failure begins, writes the record; LS_TRY, which passes the
+ * failure on, leaves it as it is. So after a failed call the record holds the text of that failure,
+ * also when the thread has handled others before. After a call that returned LS_OK it says nothing.
+ * A function has one exit label:
  *
  *     ls_status status = LS_OK;
  *     LS_TRY(ls_one_thing());
@@ -35,7 +37,7 @@ typedef enum ls_status {
  * 0 done, 1 different, 2 bad input (files and memory too), 3 a rank failed, 130 interrupted. */
 LS_API int ls_exit_code(ls_status status);
 
-/* Text of the first failure of this thread since ls_error_clear, without a line end; "" if none. */
+/* Text of this thread's last failure since ls_error_clear, without a line end; "" if none. */
 LS_API const char *ls_error_text(void);
 
 /* Where that failure was recorded, "file.c:123"; "" if none. */
@@ -44,7 +46,8 @@ LS_API const char *ls_error_place(void);
 /* Forgets this thread's record. */
 LS_API void ls_error_clear(void);
 
-/* Records a failure (unless one is recorded already) and returns `status`. Use through LS_FAIL. */
+/* Records a failure in place of the one before and returns `status`. Use through LS_FAIL. The text
+ * may be made of ls_error_text(). */
 LS_API ls_status ls_error_record(ls_status status, const char *file, int line, const char *format,
                                  ...) LS_PRINTF(4, 5);
 

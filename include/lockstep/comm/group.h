@@ -1,4 +1,4 @@
-/* group.h - subsets of the world: each with a barrier, slots and numbering of its own. */
+/* group.h - subsets of the world: each with a barrier, posts and numbering of its own. */
 #ifndef LS_COMM_GROUP_H
 #define LS_COMM_GROUP_H
 

@@ -30,7 +30,8 @@ typedef ls_status (*ls_rank_function)(ls_rank *rank, void *argument);
 typedef struct ls_world_options {
     /* Messages a send may leave behind, per (sender, receiver); 0: rendezvous. */
     int channel_capacity;
-    /* A rank that waits longer fails the run, naming who is missing; 0: 10 minutes. */
+    /* A rank that waits longer fails the run, naming who is missing; 0: 10 minutes. Time in which
+     * the whole process is stopped or gets no core does not count. */
     uint64_t timeout_ns;
     /* Not 0: a random pause of up to delay_max_ns before every other communication or so, the same
      * pauses in every run with this seed. */
@@ -45,10 +46,12 @@ typedef struct ls_world_options {
 enum { LS_MAX_RANKS = 4096 };
 
 /* Runs `function` on n_ranks ranks, 1 <= n_ranks <= LS_MAX_RANKS, and joins them, whatever happens.
- * options NULL: capacity 0, no delays. Cost: one thread with a stack of 8 MiB (address space) per
- * rank. Errors: whatever the first failing rank returned, with its text in the caller's record as
- * "rank 3: ..."; LS_ERR_INTERRUPTED, as "interrupted"; LS_ERR_RANK, a message was left behind that
- * nobody received; LS_ERR_INPUT, LS_ERR_MEMORY before any rank ran. */
+ * options NULL: capacity 0, no delays. Ranks round to nearest, keep subnormals, do not trap and
+ * write a decimal point, whatever the caller's thread does (contract rule 1). Cost: one thread with
+ * a stack of 8 MiB (address space) per rank. Errors: whatever the first failing rank returned, with
+ * its text in the caller's record as "rank 3: ..."; LS_ERR_INTERRUPTED, as "interrupted";
+ * LS_ERR_RANK, a message was left behind that nobody received; LS_ERR_INPUT, LS_ERR_MEMORY before
+ * any rank ran. */
 LS_API ls_status ls_world_run(int n_ranks, const ls_world_options *options,
                               ls_rank_function function, void *argument) LS_MUST_USE;
 

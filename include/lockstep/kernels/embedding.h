@@ -18,7 +18,8 @@ LS_API void ls_embedding_forward(ls_real *y, const ls_real *table, const int32_t
 /* dtable[v] = sum of dy[t] over the tokens with ids[t] == first_row + v: T inside each granule
  * (sequence) of `tokens`, T over them, the others standing as -0, so a row that no token names is
  * -0 until the caller ends the sum (ls_end_sum). dtable: rows x D, overwritten. Cost:
- * at most extent(tokens) * D additions. Errors: LS_ERR_MEMORY (an index of the tokens by row). */
+ * at most extent(tokens) * D additions. Errors: LS_ERR_MEMORY (an index of the tokens by row),
+ * LS_ERR_INPUT (sizes that no memory has). */
 #define ls_embedding_backward LS_TYPED(ls_embedding_backward)
 LS_API ls_status ls_embedding_backward(ls_real *dtable, const ls_real *dy, const int32_t *ids,
                                        ls_axis tokens, size_t D, size_t first_row,
@@ -33,6 +34,10 @@ LS_API void ls_end_sum(ls_real *x, size_t n);
  * the text. */
 LS_API ls_status ls_ids_check(const int32_t *ids, size_t n, size_t vocab, int allow_ignore,
                               const char *what) LS_MUST_USE;
+
+/* LS_ERR_INPUT, naming the first place and the value, unless 0 <= lengths[b] <= S for the B
+ * sequences of a batch; lengths may be NULL: all are whole. */
+LS_API ls_status ls_lengths_check(const int32_t *lengths, size_t B, size_t S) LS_MUST_USE;
 
 LS_END_DECLS
 

@@ -8,6 +8,7 @@
 #define LS_NUMERICS_AXIS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "lockstep/base/api.h"
 
@@ -18,9 +19,10 @@ typedef struct ls_axis {
     size_t granule;  /* elements of each, all the same */
 } ls_axis;
 
-/* Elements of the axis. */
+/* Elements of the axis; SIZE_MAX when there are more, of which no array has so many. */
 static inline size_t ls_axis_extent(ls_axis axis)
 {
+    if (axis.granule != 0 && axis.granules > SIZE_MAX / axis.granule) return SIZE_MAX;
     return axis.granules * axis.granule;
 }
 

@@ -13,8 +13,10 @@
 LS_BEGIN_DECLS
 
 /* ret_loss[t], ret_max[t], ret_sum_exp[t] on every member, the last two kept for the backward pass.
- * z: n x own columns, contiguous. vocab: the padded vocabulary and who owns it; V: logical. 2
- * all-reduces: n (max), nodes * 2 n (3 n with smoothing). */
+ * z: n x own columns, contiguous. targets: n, all of them on every member, words 0 to V - 1 or
+ * LS_IGNORE. vocab: the padded vocabulary and who owns it; V: logical. 2 all-reduces: n (max),
+ * nodes * 2 n (3 n with smoothing). Errors, before anything is sent: LS_ERR_INPUT, a target that is
+ * no word, named by its place and value. */
 #define ls_vocab_cross_entropy_forward LS_TYPED(ls_vocab_cross_entropy_forward)
 LS_API ls_status ls_vocab_cross_entropy_forward(const ls_tensor_parallel *tp, ls_real *ret_loss,
                                                 ls_real *ret_max, ls_real *ret_sum_exp,
@@ -30,7 +32,8 @@ LS_API void ls_vocab_cross_entropy_backward(const ls_tensor_parallel *tp, ls_rea
                                             size_t n, const ls_cut *vocab, size_t V,
                                             double smoothing, ls_real factor);
 
-/* The gathered form: the same outputs, from all logits on every member. 1 all-gather of n V / T. */
+/* The gathered form: the same outputs and errors, from all logits on every member. 1 all-gather of
+ * n V / T. */
 #define ls_gathered_cross_entropy_forward LS_TYPED(ls_gathered_cross_entropy_forward)
 LS_API ls_status ls_gathered_cross_entropy_forward(const ls_tensor_parallel *tp, ls_real *ret_loss,
                                                    ls_real *ret_max, ls_real *ret_sum_exp,

@@ -1,0 +1,142 @@
+/* Numbers in text have a decimal point, also where the program that uses the library has a locale
+ * with a comma: options, links, drawings, error texts, models. Without such a locale on the system
+ * one is made with localedef; where that is missing too the test is skipped. */
+#include <check.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lockstep/base/options.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/model/config.h"
+#include "lockstep/pipeline/drawing.h"
+#include "lockstep/pipeline/replay.h"
+
+enum { SKIPPED = 77 /* meson's number */ };
+
+static bool comma_is_set(const char *name)
+{
+    return setlocale(LC_ALL, name) != NULL && strcmp(localeconv()->decimal_point, ",") == 0;
+}
+
+static bool find_comma(char *folder, size_t size)
+{
+    static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8",  "fr_FR.UTF-8",
+                                        "de_DE",       "pt_BR.UTF-8", "ru_RU.UTF-8"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (comma_is_set(names[i])) return true;
+    snprintf(folder, size, "%s/decimal-comma-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+    if (mkdtemp(folder) == NULL) {
+        folder[0] = '\0';
+        return false;
+    }
+    char command[1024];
+    snprintf(command, sizeof command,
+             "localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' >/dev/null 2>&1", folder);
+    if (system(command) != 0) return false;
+    setenv("LOCPATH", folder, 1);
+    return comma_is_set("de_DE.UTF-8");
+}
+
+#define ck_ok(call) ck_assert_msg((call) == LS_OK, "%s", ls_error_text())
+
+START_TEST(options_and_links)
+{
+    double rate = 0.25;
+    const char *const words[] = {"--rate", "1.5e-3"}, *const comma[] = {"--rate", "1,5"};
+    ls_option option = ls_option_real("rate", &rate, 0, false, 0.5, "X", "a rate");
+    char help[512] = "";
+    FILE *file = fmemopen(help, sizeof help - 1, "w");
+    ls_options_help(file, &option, 1);
+    fclose(file);
+    ck_assert_ptr_nonnull(strstr(help, "a number from 0 to 0.5"));
+    ck_assert_ptr_nonnull(strstr(help, "(default 0.25)"));
+    ck_ok(ls_options_parse(&option, 1, 2, words, NULL));
+    ck_assert(rate == 1.5e-3);
+    ck_assert_int_eq(ls_options_parse(&option, 1, 2, comma, NULL), LS_ERR_INPUT);
+    ck_assert_str_eq(ls_error_text(), "--rate 1,5: a number from 0 to 0.5 is allowed");
+
+    ls_link link;
+    ck_ok(ls_link_parse("--link", "0.5us,1.5GB/s", &link));
+    ck_assert(link.latency_ns == 500 && link.bytes_per_ns == 1.5);
+    ck_assert_int_eq(ls_link_parse("--link", "0,5us,1,5GB/s", &link), LS_ERR_INPUT);
+    ck_assert_str_eq(localeconv()->decimal_point, ","); /* the caller's is as it was */
+}
+END_TEST
+
+START_TEST(drawings)
+{
+    static char text[20000];
+    const ls_box boxes[] = {{.row = 0, .start = 0, .end = 0.75, .kind = LS_BOX_FORWARD}};
+    const ls_drawing drawing = {.rows = 1, .boxes = boxes, .count = 1, .time_unit = "ms"};
+    FILE *file = fmemopen(text, sizeof text - 1, "w");
+    ls_svg_boxes(file, &drawing);
+    fclose(file);
+    ck_assert_ptr_nonnull(strstr(text, ">0.2</text>"));
+    for (const char *c = text; *c != '\0'; c++)
+        ck_assert_msg(*c != ',' || c[1] == ' ', "a comma in %.60s", c - 20);
+    ck_assert_str_eq(localeconv()->decimal_point, ",");
+}
+END_TEST
+
+START_TEST(models)
+{
+    ls_config config, again;
+    char *json = NULL;
+    ck_ok(ls_config_named("gpt2-nano", &config));
+    config.dropout = 0.125;
+    config.norm_eps = 1.5e-3;
+    ck_ok(ls_config_to_json(&config, &json));
+    ck_assert_ptr_nonnull(strstr(json, "0.125"));
+    ck_ok(ls_config_from_json("again", json, &again));
+    ck_assert(again.dropout == config.dropout && again.norm_eps == config.norm_eps);
+    config.dropout = 1.5;
+    ck_assert_int_eq(ls_config_check(&config), LS_ERR_INPUT);
+    ck_assert_ptr_nonnull(strstr(ls_error_text(), "1.5"));
+    free(json);
+}
+END_TEST
+
+static ls_status write_number(ls_rank *rank, void *text)
+{
+    if (ls_rank_index(rank) == 1) snprintf(text, 16, "%.2f", 0.75);
+    return LS_OK;
+}
+
+/* A rank is a thread of its own. */
+START_TEST(ranks)
+{
+    char text[16] = "";
+    ck_ok(ls_world_run(2, NULL, write_number, text));
+    ck_assert_str_eq(text, "0.75");
+}
+END_TEST
+
+int main(void)
+{
+    char folder[512] = "", command[600];
+    bool found = find_comma(folder, sizeof folder);
+    int failed = 0;
+    if (found) {
+        Suite *suite = suite_create("decimal_comma");
+        TCase *tcase = tcase_create("decimal_comma");
+        tcase_add_test(tcase, options_and_links);
+        tcase_add_test(tcase, drawings);
+        tcase_add_test(tcase, models);
+        tcase_add_test(tcase, ranks);
+        suite_add_tcase(suite, tcase);
+        SRunner *runner = srunner_create(suite);
+        srunner_run_all(runner, CK_ENV);
+        failed = srunner_ntests_failed(runner);
+        srunner_free(runner);
+    }
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (folder[0] != '\0' && system(command) != 0) failed++;
+    if (!found) {
+        puts("skipped: no locale with a decimal comma, and no localedef to make one");
+        return SKIPPED;
+    }
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
