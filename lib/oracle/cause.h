@@ -2,7 +2,9 @@
  *
  * Each cause is a hypothesis: it says what the mistake would have given, from the operation's own
  * inputs, and is named when that explains the tensor within the operation's bound while the right
- * value does not. Where several do, the most specific one is named and the others are counted. */
+ * value does not. Where several do, the most specific one is named and the others are counted. One
+ * number chooses among no hypotheses: where several explain it, none is named. What a hypothesis
+ * must show before it is believed: cause_gate.c. */
 #ifndef LS_ORACLE_CAUSE_H
 #define LS_ORACLE_CAUSE_H
 
@@ -36,6 +38,10 @@ typedef enum ls_cause {
     LS_CAUSE_TARGET_COUNT, /* loss divided by another number than that of the targets, or by none */
     LS_CAUSE_NOT_CLIPPED,  /* the norm is right, and nothing is scaled by it */
     LS_CAUSE_CLIPPING_EPSILON,  /* an epsilon added to the norm before it divides */
+    LS_CAUSE_CLIPPED_BY_VALUE,  /* each element cut off at a largest value */
+    LS_CAUSE_CLIPPED_ELSEWHERE, /* all gradients scaled by one ratio, to another norm */
+    LS_CAUSE_NEVER_COMPUTED,    /* zeros in the place of a gradient */
+    LS_CAUSE_FACTOR,            /* the right tensor times one number, for no reason that is seen */
     LS_CAUSE_OPTIMIZER_VARIANT, /* another formula or number of the optimizer's step, or no step */
     LS_CAUSE_VARIANCE_UNBIASED, /* variance divided by D - 1 */
     LS_CAUSE_RESIDUAL,          /* taken from another tensor, left out, its gradient left out */
@@ -78,6 +84,9 @@ typedef struct ls_case {
      * for first before the node, and alone when `brief` is set (without a hint: none is). */
     ls_cause hint;
     bool brief;
+    /* Multiplications that are left for all searches of a judgement together; each takes from it.
+     * NULL: this search has WORK by itself. */
+    double *budget;
 } ls_case;
 
 enum { LS_EVIDENCE = 256, LS_ALSO = 4 };

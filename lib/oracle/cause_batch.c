@@ -107,6 +107,7 @@ static ls_status try_weights(ls_search *search, ls_cause cause, const double *we
 {
     ls_status status = LS_OK;
     ls_change change = {0};
+    if (cause == LS_CAUSE_NONE) goto exit;
     if (search->node->make == LS_MAKE_GRADIENT && !ls_search_concerns(search, LOSSES)) {
         propose_scaled(search, cause, weights, text);
         return LS_OK;
@@ -160,24 +161,22 @@ exit:
 static ls_status try_factors(ls_search *search)
 {
     ls_status status = LS_OK;
-    char text[LS_EVIDENCE], size[64];
+    char text[LS_EVIDENCE], size[64], number[16];
     const size_t all = targets_in(search, 0, search->graph->B);
-    double along = 0, squares = 0;
+    double along = 0, squares = 0, weights[4096];
     for (size_t i = 0; i < search->n; i++) {
-        if (!isfinite(search->candidate[i])) continue;
         along += search->candidate[i] * search->of->right[i];
         squares += search->of->right[i] * search->of->right[i];
     }
-    const double k = squares > 0 ? ls_round_factor(along / squares) : 1;
-    const bool twice = k >= 2 && k == rint(k), part = k > 0 && k < 1;
-    if ((!twice && !part) || k > 64 || k == (double)all) goto exit;
-    const size_t whole = (size_t)rint(twice ? k : 1 / k);
-    double weights[4096];
+    const double fitted = squares > 0 ? along / squares : 1, k = ls_round_factor(fitted);
+    const ls_cause cause = ls_search_factor(search, k);
     if (search->graph->B > sizeof weights / sizeof *weights) goto exit;
+    if (fabs(fitted - k) > 0.01 * k || k > 64 || k == (double)all) goto exit;
     for (size_t b = 0; b < search->graph->B; b++) weights[b] = k;
-    ls_search_size(search, whole, size);
-    snprintf(text, sizeof text, "candidate = %s%zu x right%s", twice ? "" : "1/", whole, size);
-    LS_TRY(try_weights(search, twice ? LS_CAUSE_REDUCED_TWICE : LS_CAUSE_AVERAGED, weights, text));
+    ls_search_size(search, (size_t)rint(k >= 1 ? k : 1 / fmax(k, 1e-6)), size);
+    snprintf(text, sizeof text, "candidate = %s x right%s (fitted %.6g)", ls_factor_text(k, number),
+             size, fitted);
+    LS_TRY(try_weights(search, cause, weights, text));
 exit:
     return status;
 }
