@@ -204,13 +204,13 @@ bool ls_search_concerns(const ls_search *search, unsigned kinds)
 
 /* What looks at the node itself first: what looks before it may use up the work. */
 static ls_cause_family *const families[] = {
-    ls_cause_gradients, ls_cause_sums,        ls_cause_uses,     ls_cause_factors,
+    ls_cause_norms, ls_cause_clips, ls_cause_two_updates, ls_cause_sums,        ls_cause_uses,     ls_cause_factors,
     ls_cause_batch,     ls_cause_every_sum,   ls_cause_formulas, ls_cause_interleaved,
     ls_cause_arrangement, ls_cause_dropout,   ls_cause_replicas, ls_cause_residuals,
     ls_cause_updates};
 
 static ls_cause_family *const net_families[] = {
-    ls_cause_gradients, ls_cause_net_halo,    ls_cause_net_statistics, ls_cause_uses,
+    ls_cause_norms, ls_cause_clips, ls_cause_two_updates, ls_cause_net_halo,    ls_cause_net_statistics, ls_cause_uses,
     ls_cause_factors,   ls_cause_net_sums,    ls_cause_batch,          ls_cause_net_formula,
     ls_cause_dropout,   ls_cause_replicas,    ls_cause_updates};
 
@@ -381,5 +381,6 @@ exit:
     free(search.loaded);
     free(search.values);
     free(search.trial);
+    ls_squares_destroy(&search.squares);
     return status;
 }

@@ -64,6 +64,10 @@ const char *ls_cause_text(ls_cause cause);
 /* "bias-per-rank", ...: for JSON. */
 const char *ls_cause_key(ls_cause cause);
 
+/* The squares of all gradients of a step, which the searches of a judgement share. */
+typedef struct ls_squares ls_squares;
+void ls_squares_destroy(ls_squares **squares);
+
 /* What is known of a wrong tensor. */
 typedef struct ls_case {
     const ls_golden *golden;
@@ -87,6 +91,7 @@ typedef struct ls_case {
     /* Multiplications that are left for all searches of a judgement together; each takes from it.
      * NULL: this search has WORK by itself. */
     double *budget;
+    ls_squares **squares; /* kept from one search to the next; NULL: each computes its own */
 } ls_case;
 
 enum { LS_EVIDENCE = 256, LS_ALSO = 4 };

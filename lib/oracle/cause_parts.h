@@ -23,6 +23,7 @@ typedef struct ls_search {
     bool only_hint;            /* before the node, only the case's hint is tried */
     bool cut_short;            /* some hypotheses were left out for that */
     double *trial, *trial_bound;
+    ls_squares *squares; /* of cause_norm.h, where the case keeps none */
     bool fits[LS_CAUSES];
     ls_suspicion best;
 } ls_search;
@@ -159,7 +160,7 @@ bool ls_other_count(const ls_search *search, int i, double *ret_factor, char tex
 
 typedef ls_status ls_cause_family(ls_search *search);
 ls_cause_family ls_cause_factors, ls_cause_sums, ls_cause_every_sum, ls_cause_batch, ls_cause_uses, ls_cause_replicas,
-    ls_cause_gradients, ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement,
+    ls_cause_norms, ls_cause_clips, ls_cause_two_updates, ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement,
     ls_cause_dropout, ls_cause_residuals, ls_cause_updates;
 ls_cause_family ls_cause_net_halo, ls_cause_net_statistics, ls_cause_net_sums, ls_cause_net_formula;
 
