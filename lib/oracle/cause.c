@@ -204,15 +204,16 @@ bool ls_search_concerns(const ls_search *search, unsigned kinds)
 
 /* What looks at the node itself first: what looks before it may use up the work. */
 static ls_cause_family *const families[] = {
-    ls_cause_norms, ls_cause_clips, ls_cause_two_updates, ls_cause_sums,        ls_cause_uses,     ls_cause_factors,
-    ls_cause_batch,     ls_cause_every_sum,   ls_cause_formulas, ls_cause_interleaved,
-    ls_cause_arrangement, ls_cause_dropout,   ls_cause_replicas, ls_cause_residuals,
-    ls_cause_updates};
+    ls_cause_norms,    ls_cause_clips,       ls_cause_two_updates, ls_cause_sums,
+    ls_cause_uses,     ls_cause_factors,     ls_cause_batch,       ls_cause_every_sum,
+    ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement, ls_cause_dropout,
+    ls_cause_replicas, ls_cause_residuals,   ls_cause_updates};
 
 static ls_cause_family *const net_families[] = {
-    ls_cause_norms, ls_cause_clips, ls_cause_two_updates, ls_cause_net_halo,    ls_cause_net_statistics, ls_cause_uses,
-    ls_cause_factors,   ls_cause_net_sums,    ls_cause_batch,          ls_cause_net_formula,
-    ls_cause_dropout,   ls_cause_replicas,    ls_cause_updates};
+    ls_cause_norms,          ls_cause_clips,       ls_cause_two_updates, ls_cause_net_halo,
+    ls_cause_net_statistics, ls_cause_uses,        ls_cause_factors,     ls_cause_net_sums,
+    ls_cause_batch,          ls_cause_net_formula, ls_cause_dropout,     ls_cause_replicas,
+    ls_cause_updates};
 
 static ls_status try_all(ls_search *search)
 {
@@ -370,7 +371,7 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
     search.only_hint = of->brief || of->hint != LS_CAUSE_NONE;
     LS_TRY(search_all(&search));
     for (int c = 1; c < LS_CAUSES; c++) {
-        if (!search.fits[c] || c == (int)search.best.cause) continue;
+        if (!search.fits[c] || c == (int)search.best.cause || c == LS_CAUSE_FACTOR) continue;
         if (search.best.also < LS_ALSO) search.best.others[search.best.also] = (ls_cause)c;
         search.best.also++;
     }

@@ -22,15 +22,15 @@ static bool has_ratio(const ls_search *search, int clipped, double by, bool *ret
     const ls_graph *graph = search->graph;
     const ls_candidate_tensor *mine =
         ls_candidate_find(search->of->whole, search->of->step, clipped);
-    const ls_candidate_tensor *from = ls_candidate_find(search->of->whole, search->of->step,
-                                                        graph->nodes[clipped].inputs[0]);
+    const ls_candidate_tensor *from =
+        ls_candidate_find(search->of->whole, search->of->step, graph->nodes[clipped].inputs[0]);
     if (!mine || !from) return false;
     const size_t all = ls_graph_elements(graph, clipped), n = all < SOME ? all : SOME;
     ls_widen(LS_F64, c, mine->dtype, mine->values, n);
     ls_widen(LS_F64, g, from->dtype, from->values, n);
     for (size_t i = 0; i < n; i++)
-        error = fmax(error, fabs(c[i] - by * g[i]) -
-                                64 * search->of->precision.u * fabs(by * g[i]));
+        error =
+            fmax(error, fabs(c[i] - by * g[i]) - 64 * search->of->precision.u * fabs(by * g[i]));
     *ret_other |= !(error <= search->of->precision.tiny);
     return n > 1 && error <= search->of->precision.tiny;
 }
@@ -118,8 +118,7 @@ static ls_status try_update(ls_search *search)
              "the step with the gradient as it is, but %zu of %zu elements cut off at +-%g", cut,
              search->n, most);
     if (cut > 0)
-        LS_TRY(
-            ls_search_evaluate(search, LS_CAUSE_CLIPPED_BY_VALUE, &change.operands, text));
+        LS_TRY(ls_search_evaluate(search, LS_CAUSE_CLIPPED_BY_VALUE, &change.operands, text));
 exit:
     ls_change_end(&change);
     return status;

@@ -1,5 +1,5 @@
-/* cause_factor.c - the right tensor times one number: zeros, where nothing was computed; the scale of
- * the scores, left out or applied twice on the way back; a plain factor. */
+/* cause_factor.c - the right tensor times one number: zeros, where nothing was computed; the scale
+ * of the scores, left out or applied twice on the way back; a plain factor. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -60,8 +60,8 @@ static bool has(const ls_layout *l, size_t k)
     const size_t tp = (size_t)l->tp, dp = (size_t)l->dp, pp = (size_t)l->pp;
     const size_t channels = (size_t)l->channels, tiles = (size_t)l->down * (size_t)l->across;
     const size_t parts = (size_t)l->micro_batches;
-    const size_t axes[] = {tp,      dp,      pp,         channels,   tiles,
-                           parts,   dp * tp, dp * parts, dp * tiles, (size_t)ls_layout_ranks(l)};
+    const size_t axes[] = {tp,    dp,      pp,         channels,   tiles,
+                           parts, dp * tp, dp * parts, dp * tiles, (size_t)ls_layout_ranks(l)};
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
         if (axes[i] == k) return true;
     return false;

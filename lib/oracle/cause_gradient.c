@@ -1,5 +1,5 @@
-/* cause_gradient.c - an update that is done twice: with the same gradient, or once for each use of a
- * tied parameter. */
+/* cause_gradient.c - an update that is done twice: with the same gradient, or once for each use of
+ * a tied parameter. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -17,8 +17,9 @@ typedef struct held {
 typedef struct norms {
     ls_search *search;
     const ls_squares *squares;
-    double most;    /* the largest norm allowed */
-    double implied; /* by which norm the candidate's gradient was scaled; 0: it is no such scaling */
+    double most; /* the largest norm allowed */
+    double
+        implied; /* by which norm the candidate's gradient was scaled; 0: it is no such scaling */
 } norms;
 
 /* A legal layout cuts every parameter evenly, but for shared key/value heads. */
@@ -230,10 +231,9 @@ static ls_status try_counted_norms(norms *n)
                 if (k == 1 && tp == 1 && !tied) continue;
                 size_t length = (size_t)snprintf(text, sizeof text, "the norm counts");
                 if (tp > 1)
-                    length += (size_t)snprintf(
-                        text + length, sizeof text - length,
-                        " what every tp rank holds once per rank%s (tp %d)",
-                        ls_search_size(search, (size_t)tp, size), tp);
+                    length += (size_t)snprintf(text + length, sizeof text - length,
+                                               " what every tp rank holds once per rank%s (tp %d)",
+                                               ls_search_size(search, (size_t)tp, size), tp);
                 if (tied)
                     length += (size_t)snprintf(text + length, sizeof text - length,
                                                "%s the tied embedding on both of its stages",

@@ -1,5 +1,5 @@
-/* cause_norm.h - squares of the gradients, granule by granule: every norm that a hypothesis is about
- * is a sum of some of them. */
+/* cause_norm.h - squares of the gradients, granule by granule: every norm that a hypothesis is
+ * about is a sum of some of them. */
 #ifndef LS_ORACLE_CAUSE_NORM_H
 #define LS_ORACLE_CAUSE_NORM_H
 

@@ -95,11 +95,10 @@ static ls_status explain_uses(uses *u, ls_search *search)
                      "candidate = %s x gradient from use as input + %s x gradient from use as head",
                      ls_factor_text(k[0], a), ls_factor_text(k[1], b));
         LS_TRY(ls_parts_propose(&u->parts, search, LS_CAUSE_TIED_ONE_SIDE, text));
-    } else if (k[0] != 1 && k[0] > 0 && k[0] <= 64) {
+    } else if (k[0] > 0) {
         ls_search_size(search, (size_t)rint(k[0] >= 1 ? k[0] : 1 / k[0]), size);
         snprintf(text, sizeof text, "candidate = %s x right%s", ls_factor_text(k[0], a), size);
-        LS_TRY(ls_parts_propose(&u->parts, search,
-                                k[0] > 1 ? LS_CAUSE_REDUCED_TWICE : LS_CAUSE_AVERAGED, text));
+        LS_TRY(ls_parts_propose(&u->parts, search, ls_search_factor(search, k[0]), text));
     }
 exit:
     return status;
@@ -233,6 +232,7 @@ static ls_status explain_cuts(uses *u, ls_search *search)
             const ls_batch_cut *cut = &cuts[c];
             bool near = true;
             if (kind < 2) ls_weights_of_means(search, cut, kind == 0, weights);
+            if (kind < 2 && ls_weights_are_a_factor(weights, u->each)) continue;
             for (size_t m = 0; kind == 2 && m < cut->count; m++)
                 for (size_t b = cut->bounds[m]; b < cut->bounds[m + 1]; b++)
                     weights[b] = ldexp(1, (int)(cut->count - 1 - m));

@@ -218,8 +218,8 @@ static ls_status examine(struct ls_check *check, root *of, searches *all)
         LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
     of->examined = true;
     if (!ls_check_says_nothing(check, of->judged, &of->suspicion))
-        LS_TRY(find_cause(check, ls_check_at(check, golden->step, golden->node), all,
-                          &of->suspicion));
+        LS_TRY(
+            find_cause(check, ls_check_at(check, golden->step, golden->node), all, &of->suspicion));
     if (check->options.advance)
         check->options.advance(check->options.context,
                                (uint64_t)(of->judged - check->judgement->tensors) + 1,
@@ -259,13 +259,11 @@ static ls_status find_all(struct ls_check *check, root *roots, size_t count)
     searches all = {.local = LOCAL_WORK, .before = BEFORE_WORK};
     for (int last = 0; last < 2; last++) {
         for (size_t i = 0; i < count; i++)
-            if (ls_check_is_one_number(roots[i].judged) == (last != 0) &&
-                i < LS_CHECK_EXAMINED)
+            if (ls_check_is_one_number(roots[i].judged) == (last != 0) && i < LS_CHECK_EXAMINED)
                 LS_TRY(examine(check, &roots[i], &all));
         for (size_t i = 0; i < count; i++)
             if (ls_check_is_one_number(roots[i].judged) == (last != 0))
-                LS_TRY(
-                    add_root(check, roots[i].judged, &roots[i].suspicion, roots[i].examined));
+                LS_TRY(add_root(check, roots[i].judged, &roots[i].suspicion, roots[i].examined));
     }
     sort_findings(judgement);
     if (judgement->n_findings > 0) judgement->suspicion = judgement->findings[0].suspicion;

@@ -50,7 +50,8 @@ static bool has_losses_only(const struct ls_check *check)
     return true;
 }
 
-static void say_where(const struct ls_check *check, const ls_judged *judged, char *text, size_t size)
+static void say_where(const struct ls_check *check, const ls_judged *judged, char *text,
+                      size_t size)
 {
     const ls_graph_node *node = &check->graph->nodes[judged->golden->node];
     size_t at[LS_NODE_DIMS] = {0}, rest = first_nan(judged), length;
