@@ -96,6 +96,28 @@ void ls_search_take(ls_search *search, ls_cause cause, const char *evidence, dou
              (int)room - 1, evidence, ending);
 }
 
+/* Of what every reader sends back. */
+static double work_of_gradient(const ls_graph *graph, const ls_graph_node *node, double n)
+{
+    const double S = (double)graph->S, tokens = (double)graph->B * S;
+    double work = 8 * n;
+    for (int r = node->of + 1; r < (int)graph->count; r++) {
+        const ls_graph_node *reader = &graph->nodes[r];
+        if (reader->phase != LS_GRAPH_FORWARD) break;
+        if (ls_graph_back_slot(reader, node->of) < 0) continue;
+        const double made = (double)ls_graph_elements(graph, r) / tokens;
+        const bool attention =
+            reader->make == LS_MAKE_PROBABILITIES || reader->make == LS_MAKE_HEADS;
+        const bool product = reader->make == LS_MAKE_LINEAR || reader->make == LS_MAKE_LOGITS ||
+                             reader->make == LS_MAKE_LINEAR_TURNED ||
+                             reader->make == LS_MAKE_POOLED;
+        work += attention ? 4 * tokens * S * (double)graph->table->config.d_model
+                : product ? n * made
+                          : 8 * n;
+    }
+    return work;
+}
+
 /* Multiplications of one evaluation, roughly. */
 static double work_of(const ls_graph *graph, int place)
 {
@@ -113,20 +135,10 @@ static double work_of(const ls_graph *graph, int place)
     case LS_MAKE_PROBABILITIES:
     case LS_MAKE_HEADS:
         return 2 * tokens * S * D;
+    case LS_MAKE_PARAM_GRADIENT:
+        return n * tokens;
     case LS_MAKE_GRADIENT:
-    case LS_MAKE_PARAM_GRADIENT: {
-        double work = n;
-        for (int i = 0; i < LS_NODE_INPUTS && node->inputs[i] >= 0; i++)
-            work += node->make == LS_MAKE_GRADIENT
-                        ? n * (double)ls_graph_elements(graph, node->inputs[i]) / tokens
-                        : 0;
-        if (node->make == LS_MAKE_PARAM_GRADIENT) work = n * tokens;
-        if (node->of >= 0 && node->make == LS_MAKE_GRADIENT &&
-            graph->nodes[node->of].point >= LS_POINT_QUERY &&
-            graph->nodes[node->of].point <= LS_POINT_PROBABILITIES)
-            work = 4 * tokens * S * D;
-        return work;
-    }
+        return work_of_gradient(graph, node, n);
     default:
         return 8 * n;
     }
@@ -204,10 +216,10 @@ bool ls_search_concerns(const ls_search *search, unsigned kinds)
 
 /* What looks at the node itself first: what looks before it may use up the work. */
 static ls_cause_family *const families[] = {
-    ls_cause_norms,    ls_cause_clips,       ls_cause_two_updates, ls_cause_sums,
-    ls_cause_uses,     ls_cause_factors,     ls_cause_batch,       ls_cause_every_sum,
-    ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement, ls_cause_dropout,
-    ls_cause_replicas, ls_cause_residuals,   ls_cause_updates};
+    ls_cause_norms,       ls_cause_clips,       ls_cause_two_updates, ls_cause_sums,
+    ls_cause_uses,        ls_cause_factors,     ls_cause_batch,       ls_cause_formulas,
+    ls_cause_interleaved, ls_cause_arrangement, ls_cause_dropout,     ls_cause_replicas,
+    ls_cause_residuals,   ls_cause_every_sum,   ls_cause_updates};
 
 static ls_cause_family *const net_families[] = {
     ls_cause_norms,          ls_cause_clips,       ls_cause_two_updates, ls_cause_net_halo,
@@ -375,6 +387,7 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
         if (search.best.also < LS_ALSO) search.best.others[search.best.also] = (ls_cause)c;
         search.best.also++;
     }
+    search.best.cut_short = search.cut_short && search.best.cause == LS_CAUSE_NONE;
     *ret_suspicion = search.best;
 exit:
     if (of->budget) *of->budget -= begun - search.work;

@@ -87,6 +87,7 @@ typedef struct ls_case {
     /* Where own_inputs is false. A cause that explained another tensor of the candidate is looked
      * for first before the node, and alone when `brief` is set (without a hint: none is). */
     ls_cause hint;
+    const char *hint_evidence; /* of that; only a hypothesis of the same words is tried. NULL: any */
     bool brief;
     /* Multiplications that are left for all searches of a judgement together; each takes from it.
      * NULL: this search has WORK by itself. */
@@ -100,6 +101,7 @@ typedef struct ls_suspicion {
     ls_cause cause;
     char evidence[LS_EVIDENCE]; /* "candidate - right = 3 x bias of layers.0.attention.out, so 4
                                    ranks added it; leaves at most 1.2e-7 (bound 4e-7)" */
+    bool cut_short;             /* not every hypothesis was tried */
     size_t also;                /* further causes that fit as well */
     ls_cause others[LS_ALSO];
 } ls_suspicion;

@@ -87,6 +87,16 @@ static bool explains(const struct ls_check *check, const ls_finding *finding, co
     }
 }
 
+/* Inputs of both are missing, what is missing before one has a cause, and of the other nothing more
+ * is known: it may well be the same. */
+static bool may_follow(const ls_finding *finding, const ls_judged *root,
+                       const ls_suspicion *suspicion)
+{
+    return suspicion->cut_short && root->local == LS_LOCAL_UNKNOWN &&
+           finding->tensor->local == LS_LOCAL_UNKNOWN && finding->n_missing > 0 &&
+           root->golden->step == finding->tensor->golden->step;
+}
+
 bool ls_check_comes_later(const struct ls_check *check, const ls_judged *root,
                           const ls_suspicion *suspicion)
 {
@@ -118,7 +128,8 @@ ls_finding *ls_check_group(const struct ls_check *check, const ls_judged *root,
     if (suspicion->cause != LS_CAUSE_NONE) return same_cause(judgement, suspicion);
     for (size_t i = 0; i < judgement->n_findings; i++) {
         ls_finding *finding = &judgement->findings[i];
-        if (finding->suspicion.cause != LS_CAUSE_NONE && explains(check, finding, root))
+        if (finding->suspicion.cause != LS_CAUSE_NONE &&
+            (explains(check, finding, root) || may_follow(finding, root, suspicion)))
             return finding;
     }
     for (size_t i = 0; i < judgement->n_findings; i++) {
