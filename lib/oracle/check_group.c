@@ -107,6 +107,13 @@ bool ls_check_comes_later(const struct ls_check *check, const ls_judged *root,
 
 /* ---- one mistake ---- */
 
+/* Clipped element by element, a gradient without large elements is as if it were not clipped. */
+static bool are_one(ls_cause a, ls_cause b)
+{
+    return a == b || (a == LS_CAUSE_CLIPPED_BY_VALUE && b == LS_CAUSE_NOT_CLIPPED) ||
+           (a == LS_CAUSE_NOT_CLIPPED && b == LS_CAUSE_CLIPPED_BY_VALUE);
+}
+
 /* A cause that fits a root no less than the one that was named makes one mistake of two. */
 static ls_finding *same_cause(const ls_judgement *judgement, const ls_suspicion *suspicion)
 {
@@ -115,7 +122,7 @@ static ls_finding *same_cause(const ls_judgement *judgement, const ls_suspicion 
         ls_finding *finding = &judgement->findings[i];
         const ls_cause cause = finding->suspicion.cause;
         if (cause == LS_CAUSE_NONE) continue;
-        if (cause == suspicion->cause) return finding;
+        if (are_one(cause, suspicion->cause)) return finding;
         if (!could_be && may_be(suspicion, cause)) could_be = finding;
     }
     return could_be;
