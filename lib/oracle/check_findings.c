@@ -254,6 +254,36 @@ static int by_tensor(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* A tensor for which no cause was found may be explained by one found after it, as what reads a
+ * weight is by how its gradient is arranged. */
+static ls_status join_unnamed(struct ls_check *check)
+{
+    ls_status status = LS_OK;
+    ls_judgement *judgement = check->judgement;
+    for (size_t i = 0; i < judgement->n_findings;) {
+        ls_finding *unnamed = &judgement->findings[i];
+        const ls_finding *by = unnamed->suspicion.cause == LS_CAUSE_NONE
+                                   ? ls_check_explained_by(check, unnamed)
+                                   : NULL;
+        if (!by) {
+            i++;
+            continue;
+        }
+        ls_finding *into = &judgement->findings[by - judgement->findings];
+        const ls_judged **tensors =
+            realloc(into->tensors, (into->count + unnamed->count) * sizeof *tensors);
+        if (!tensors) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what was found");
+        memcpy(tensors + into->count, unnamed->tensors, unnamed->count * sizeof *tensors);
+        into->tensors = tensors;
+        into->count += unnamed->count;
+        free_finding(unnamed);
+        judgement->n_findings--;
+        memmove(unnamed, unnamed + 1, (judgement->n_findings - i) * sizeof *unnamed);
+    }
+exit:
+    return status;
+}
+
 /* In order of execution; the first tensor of each speaks for it. */
 static void sort_findings(ls_judgement *judgement)
 {
@@ -279,6 +309,7 @@ static ls_status find_all(struct ls_check *check, root *roots, size_t count)
             if (ls_check_is_one_number(roots[i].judged) == (last != 0))
                 LS_TRY(add_root(check, roots[i].judged, &roots[i].suspicion, roots[i].examined));
     }
+    LS_TRY(join_unnamed(check));
     sort_findings(judgement);
     if (judgement->n_findings > 0) judgement->suspicion = judgement->findings[0].suspicion;
     for (size_t i = 0; i < count && !judgement->blame; i++)

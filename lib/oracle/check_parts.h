@@ -149,6 +149,8 @@ bool ls_check_allowed(double value, double right, double bound);
 /* The finding that a root belongs to; NULL: none. examined: its cause was looked for. */
 ls_finding *ls_check_group(const struct ls_check *check, const ls_judged *root,
                            const ls_suspicion *suspicion, bool examined);
+/* The finding with a cause that explains every tensor of one without; NULL. */
+const ls_finding *ls_check_explained_by(const struct ls_check *check, const ls_finding *unnamed);
 /* Whether a root without a cause is in a step after one with a mistake. */
 bool ls_check_comes_later(const struct ls_check *check, const ls_judged *root,
                           const ls_suspicion *suspicion);
