@@ -87,7 +87,8 @@ typedef struct ls_case {
     /* Where own_inputs is false. A cause that explained another tensor of the candidate is looked
      * for first before the node, and alone when `brief` is set (without a hint: none is). */
     ls_cause hint;
-    const char *hint_evidence; /* of that; only a hypothesis of the same words is tried. NULL: any */
+    const char
+        *hint_evidence; /* of that; only a hypothesis of the same words is tried. NULL: any */
     bool brief;
     /* Multiplications that are left for all searches of a judgement together; each takes from it.
      * NULL: this search has WORK by itself. */
