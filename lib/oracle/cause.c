@@ -44,6 +44,10 @@ static const struct {
     [LS_CAUSE_NOT_CLIPPED] = {"not-clipped", "gradients not scaled to the largest norm", 3},
     [LS_CAUSE_CLIPPING_EPSILON] = {"clipping-epsilon", "an epsilon added to the norm in clipping",
                                    4},
+    [LS_CAUSE_CLIPPED_BY_VALUE] = {"clipped-by-value", "clipped element by element", 2},
+    [LS_CAUSE_CLIPPED_ELSEWHERE] = {"clipped-elsewhere", "gradients clipped to another norm", 5},
+    [LS_CAUSE_NEVER_COMPUTED] = {"never-computed", "gradient never computed", 0},
+    [LS_CAUSE_FACTOR] = {"factor", "a plain factor", 23},
     [LS_CAUSE_OPTIMIZER_VARIANT] = {"optimizer-variant", "another formula of the optimizer's step",
                                     4},
     [LS_CAUSE_VARIANCE_UNBIASED] = {"variance-unbiased", "variance divided by D - 1", 14},
@@ -75,34 +79,6 @@ const char *ls_cause_key(ls_cause cause)
 
 /* ---- the search ---- */
 
-/* Whether a value is what was expected; NaN where NaN was, infinity where that one was. */
-static bool meets(double value, double expected, double bound)
-{
-    if (isnan(expected)) return isnan(value);
-    return value == expected || fabs(value - expected) <= bound;
-}
-
-bool ls_search_explains(const ls_search *search, const double *values, const double *bound,
-                        double *ret_left, double *ret_bound)
-{
-    const ls_case *of = search->of;
-    /* Where every right value is exact, a wrong one (a third of it) need not be. */
-    const double exact = of->precision.u > 0 ? 0 : 0x1p-23;
-    bool told_apart = false;
-    double left = 0, there = 0;
-    for (size_t i = 0; i < search->n; i++) {
-        if (search->held && !search->held[i]) continue;
-        const double c = search->candidate[i],
-                     allowed = bound ? fmax(bound[i], of->bound[i]) : of->bound[i];
-        if (!meets(c, values[i], allowed + exact * (1 + fabs(values[i])))) return false;
-        if (!meets(c, of->right[i], of->bound[i]) && !meets(values[i], of->right[i], of->bound[i]))
-            told_apart = true;
-        if (fabs(c - values[i]) >= left) left = fabs(c - values[i]), there = allowed;
-    }
-    *ret_left = left, *ret_bound = there;
-    return told_apart;
-}
-
 void ls_search_take(ls_search *search, ls_cause cause, const char *evidence, double left,
                     double bound)
 {
@@ -120,13 +96,26 @@ void ls_search_take(ls_search *search, ls_cause cause, const char *evidence, dou
              (int)room - 1, evidence, ending);
 }
 
-bool ls_search_propose(ls_search *search, ls_cause cause, const double *values, const double *bound,
-                       const char *evidence)
+/* Of what every reader sends back. */
+static double work_of_gradient(const ls_graph *graph, const ls_graph_node *node, double n)
 {
-    double left, there;
-    if (!ls_search_explains(search, values, bound, &left, &there)) return false;
-    ls_search_take(search, cause, evidence, left, there);
-    return true;
+    const double S = (double)graph->S, tokens = (double)graph->B * S;
+    double work = 8 * n;
+    for (int r = node->of + 1; r < (int)graph->count; r++) {
+        const ls_graph_node *reader = &graph->nodes[r];
+        if (reader->phase != LS_GRAPH_FORWARD) break;
+        if (ls_graph_back_slot(reader, node->of) < 0) continue;
+        const double made = (double)ls_graph_elements(graph, r) / tokens;
+        const bool attention =
+            reader->make == LS_MAKE_PROBABILITIES || reader->make == LS_MAKE_HEADS;
+        const bool product = reader->make == LS_MAKE_LINEAR || reader->make == LS_MAKE_LOGITS ||
+                             reader->make == LS_MAKE_LINEAR_TURNED ||
+                             reader->make == LS_MAKE_POOLED;
+        work += attention ? 4 * tokens * S * (double)graph->table->config.d_model
+                : product ? n * made
+                          : 8 * n;
+    }
+    return work;
 }
 
 /* Multiplications of one evaluation, roughly. */
@@ -146,20 +135,10 @@ static double work_of(const ls_graph *graph, int place)
     case LS_MAKE_PROBABILITIES:
     case LS_MAKE_HEADS:
         return 2 * tokens * S * D;
+    case LS_MAKE_PARAM_GRADIENT:
+        return n * tokens;
     case LS_MAKE_GRADIENT:
-    case LS_MAKE_PARAM_GRADIENT: {
-        double work = n;
-        for (int i = 0; i < LS_NODE_INPUTS && node->inputs[i] >= 0; i++)
-            work += node->make == LS_MAKE_GRADIENT
-                        ? n * (double)ls_graph_elements(graph, node->inputs[i]) / tokens
-                        : 0;
-        if (node->make == LS_MAKE_PARAM_GRADIENT) work = n * tokens;
-        if (node->of >= 0 && node->make == LS_MAKE_GRADIENT &&
-            graph->nodes[node->of].point >= LS_POINT_QUERY &&
-            graph->nodes[node->of].point <= LS_POINT_PROBABILITIES)
-            work = 4 * tokens * S * D;
-        return work;
-    }
+        return work_of_gradient(graph, node, n);
     default:
         return 8 * n;
     }
@@ -235,15 +214,18 @@ bool ls_search_concerns(const ls_search *search, unsigned kinds)
     return false;
 }
 
+/* What looks at the node itself first: what looks before it may use up the work. */
 static ls_cause_family *const families[] = {
-    ls_cause_gradients, ls_cause_sums,     ls_cause_every_sum,   ls_cause_batch,
-    ls_cause_uses,      ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement,
-    ls_cause_dropout,   ls_cause_replicas, ls_cause_residuals,   ls_cause_updates};
+    ls_cause_norms,       ls_cause_clips,       ls_cause_two_updates, ls_cause_sums,
+    ls_cause_uses,        ls_cause_factors,     ls_cause_batch,       ls_cause_formulas,
+    ls_cause_interleaved, ls_cause_arrangement, ls_cause_dropout,     ls_cause_replicas,
+    ls_cause_residuals,   ls_cause_every_sum,   ls_cause_updates};
 
 static ls_cause_family *const net_families[] = {
-    ls_cause_gradients, ls_cause_net_halo, ls_cause_net_statistics, ls_cause_uses,
-    ls_cause_net_sums,  ls_cause_batch,    ls_cause_net_formula,    ls_cause_dropout,
-    ls_cause_replicas,  ls_cause_updates};
+    ls_cause_norms,          ls_cause_clips,       ls_cause_two_updates, ls_cause_net_halo,
+    ls_cause_net_statistics, ls_cause_uses,        ls_cause_factors,     ls_cause_net_sums,
+    ls_cause_batch,          ls_cause_net_formula, ls_cause_dropout,     ls_cause_replicas,
+    ls_cause_updates};
 
 static ls_status try_all(ls_search *search)
 {
@@ -313,8 +295,59 @@ exit:
 static bool is_wrong(const ls_search *search)
 {
     for (size_t i = 0; i < search->n; i++)
-        if (!meets(search->candidate[i], search->of->right[i], search->of->bound[i])) return true;
+        if (!(fabs(search->candidate[i] - search->of->right[i]) <= search->of->bound[i]))
+            return true;
     return false;
+}
+
+/* NaN and infinity explain nothing, and nothing explains them. */
+static bool is_finite(const ls_search *search)
+{
+    for (size_t i = 0; i < search->n; i++)
+        if (!isfinite(search->candidate[i]) || !isfinite(search->of->right[i])) return false;
+    return true;
+}
+
+/* One number that several hypotheses explain chooses among none: they are listed. So is what one
+ * explains that may lie anywhere before it, unless another tensor has that cause. */
+static void weigh_one_number(ls_search *search)
+{
+    ls_suspicion *best = &search->best;
+    size_t causes_that_fit = 0, length;
+    for (int c = 1; c < LS_CAUSES; c++) causes_that_fit += search->fits[c];
+    if (search->n > 1 || best->cause == LS_CAUSE_NONE) return;
+    if (causes_that_fit == 1 && (search->of->own_inputs || best->cause == search->of->hint)) return;
+    best->cause = LS_CAUSE_NONE;
+    length = (size_t)snprintf(best->evidence, sizeof best->evidence,
+                              "one number chooses among no mistakes; it is consistent with:");
+    for (int c = 1; c < LS_CAUSES && length < sizeof best->evidence; c++)
+        if (search->fits[c])
+            length += (size_t)snprintf(best->evidence + length, sizeof best->evidence - length,
+                                       " %s;", causes[c].text);
+    if (length < sizeof best->evidence) best->evidence[length - 1] = 0;
+    memset(search->fits, 0, sizeof search->fits);
+}
+
+static ls_status search_all(ls_search *search)
+{
+    ls_status status = LS_OK;
+    const ls_case *of = search->of;
+    if (is_wrong(search)) {
+        LS_TRY(try_all(search));
+        if (search->best.cause == LS_CAUSE_NONE && search->only_hint && !of->brief &&
+            !of->own_inputs) {
+            search->only_hint = false;
+            LS_TRY(try_all(search));
+        }
+    }
+    if (search->best.cause == LS_CAUSE_NONE) LS_TRY(try_ranks(search));
+    if (search->best.cause == LS_CAUSE_NONE) LS_TRY(ls_cause_replicas(search));
+    if (search->best.cause == LS_CAUSE_NONE && search->cut_short)
+        snprintf(search->best.evidence, sizeof search->best.evidence,
+                 "not every hypothesis was tried: there is a limit to the work");
+    weigh_one_number(search);
+exit:
+    return status;
 }
 
 /* Work of a search: some seconds. */
@@ -331,7 +364,12 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
                         .config = &graph->table->config,
                         .n = ls_graph_elements(graph, of->node),
                         .candidate = of->candidate,
-                        .work = WORK};
+                        .work = of->budget ? fmin(*of->budget, WORK) : WORK};
+    const double begun = search.work;
+    if (!is_finite(&search)) {
+        memset(ret_suspicion, 0, sizeof *ret_suspicion);
+        return LS_OK;
+    }
     search.trial = malloc(2 * search.n * sizeof *search.trial);
     if (!search.trial)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to find the cause of %s", search.node->name);
@@ -343,29 +381,20 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
     memcpy(search.values, of->operands.values, graph->count * sizeof *search.values);
     mine.operands.values = search.values;
     search.only_hint = of->brief || of->hint != LS_CAUSE_NONE;
-    if (is_wrong(&search)) {
-        LS_TRY(try_all(&search));
-        if (search.best.cause == LS_CAUSE_NONE && search.only_hint && !of->brief &&
-            !of->own_inputs) {
-            search.only_hint = false;
-            LS_TRY(try_all(&search));
-        }
-    }
-    if (search.best.cause == LS_CAUSE_NONE) LS_TRY(try_ranks(&search));
-    if (search.best.cause == LS_CAUSE_NONE) LS_TRY(ls_cause_replicas(&search));
-    if (search.best.cause == LS_CAUSE_NONE && search.cut_short)
-        snprintf(search.best.evidence, sizeof search.best.evidence,
-                 "the tensor is so large that not every hypothesis was tried");
+    LS_TRY(search_all(&search));
     for (int c = 1; c < LS_CAUSES; c++) {
-        if (!search.fits[c] || c == (int)search.best.cause) continue;
+        if (!search.fits[c] || c == (int)search.best.cause || c == LS_CAUSE_FACTOR) continue;
         if (search.best.also < LS_ALSO) search.best.others[search.best.also] = (ls_cause)c;
         search.best.also++;
     }
+    search.best.cut_short = search.cut_short && search.best.cause == LS_CAUSE_NONE;
     *ret_suspicion = search.best;
 exit:
+    if (of->budget) *of->budget -= begun - search.work;
     for (size_t i = 0; search.loaded && i < graph->count; i++) free(search.loaded[i]);
     free(search.loaded);
     free(search.values);
     free(search.trial);
+    ls_squares_destroy(&search.squares);
     return status;
 }

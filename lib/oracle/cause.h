@@ -2,7 +2,9 @@
  *
  * Each cause is a hypothesis: it says what the mistake would have given, from the operation's own
  * inputs, and is named when that explains the tensor within the operation's bound while the right
- * value does not. Where several do, the most specific one is named and the others are counted. */
+ * value does not. Where several do, the most specific one is named and the others are counted. One
+ * number chooses among no hypotheses: where several explain it, none is named. What a hypothesis
+ * must show before it is believed: cause_gate.c. */
 #ifndef LS_ORACLE_CAUSE_H
 #define LS_ORACLE_CAUSE_H
 
@@ -36,6 +38,10 @@ typedef enum ls_cause {
     LS_CAUSE_TARGET_COUNT, /* loss divided by another number than that of the targets, or by none */
     LS_CAUSE_NOT_CLIPPED,  /* the norm is right, and nothing is scaled by it */
     LS_CAUSE_CLIPPING_EPSILON,  /* an epsilon added to the norm before it divides */
+    LS_CAUSE_CLIPPED_BY_VALUE,  /* each element cut off at a largest value */
+    LS_CAUSE_CLIPPED_ELSEWHERE, /* all gradients scaled by one ratio, to another norm */
+    LS_CAUSE_NEVER_COMPUTED,    /* zeros in the place of a gradient */
+    LS_CAUSE_FACTOR,            /* the right tensor times one number, for no reason that is seen */
     LS_CAUSE_OPTIMIZER_VARIANT, /* another formula or number of the optimizer's step, or no step */
     LS_CAUSE_VARIANCE_UNBIASED, /* variance divided by D - 1 */
     LS_CAUSE_RESIDUAL,          /* taken from another tensor, left out, its gradient left out */
@@ -58,6 +64,10 @@ const char *ls_cause_text(ls_cause cause);
 /* "bias-per-rank", ...: for JSON. */
 const char *ls_cause_key(ls_cause cause);
 
+/* The squares of all gradients of a step, which the searches of a judgement share. */
+typedef struct ls_squares ls_squares;
+void ls_squares_destroy(ls_squares **squares);
+
 /* What is known of a wrong tensor. */
 typedef struct ls_case {
     const ls_golden *golden;
@@ -77,7 +87,13 @@ typedef struct ls_case {
     /* Where own_inputs is false. A cause that explained another tensor of the candidate is looked
      * for first before the node, and alone when `brief` is set (without a hint: none is). */
     ls_cause hint;
+    const char
+        *hint_evidence; /* of that; only a hypothesis of the same words is tried. NULL: any */
     bool brief;
+    /* Multiplications that are left for all searches of a judgement together; each takes from it.
+     * NULL: this search has WORK by itself. */
+    double *budget;
+    ls_squares **squares; /* kept from one search to the next; NULL: each computes its own */
 } ls_case;
 
 enum { LS_EVIDENCE = 256, LS_ALSO = 4 };
@@ -86,6 +102,7 @@ typedef struct ls_suspicion {
     ls_cause cause;
     char evidence[LS_EVIDENCE]; /* "candidate - right = 3 x bias of layers.0.attention.out, so 4
                                    ranks added it; leaves at most 1.2e-7 (bound 4e-7)" */
+    bool cut_short;             /* not every hypothesis was tried */
     size_t also;                /* further causes that fit as well */
     ls_cause others[LS_ALSO];
 } ls_suspicion;

@@ -83,6 +83,13 @@ void ls_weights_of_means(const ls_search *search, const ls_cause_cut *cut, bool 
     }
 }
 
+bool ls_weights_are_a_factor(const double *weights, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (fabs(weights[i] - weights[0]) > 1e-9 * fabs(weights[0])) return false;
+    return true;
+}
+
 /* ---- the loss and its gradient, token by token ---- */
 
 enum {
@@ -107,6 +114,7 @@ static ls_status try_weights(ls_search *search, ls_cause cause, const double *we
 {
     ls_status status = LS_OK;
     ls_change change = {0};
+    if (cause == LS_CAUSE_NONE) goto exit;
     if (search->node->make == LS_MAKE_GRADIENT && !ls_search_concerns(search, LOSSES)) {
         propose_scaled(search, cause, weights, text);
         return LS_OK;
@@ -132,11 +140,23 @@ static ls_status try_means(ls_search *search, const ls_cause_cut *cut)
         "the mean of the means over %zu parts (each a %s; first part %zu of %zu targets), not over "
         "all targets",
         cut->count, cut->name, targets_in(search, 0, cut->bounds[1]), targets_in(search, 0, B));
-    LS_TRY(try_weights(search, LS_CAUSE_MEAN_OF_MEANS, weights, text));
+    const bool even = ls_weights_are_a_factor(weights, B); /* then the mean of means is right */
+    if (!even) LS_TRY(try_weights(search, LS_CAUSE_MEAN_OF_MEANS, weights, text));
     ls_weights_of_means(search, cut, false, weights);
     snprintf(text, sizeof text, "each of %zu parts (%s) has a mean of its own, and these are added",
              cut->count, cut->name);
-    LS_TRY(try_weights(search, LS_CAUSE_MEAN_OF_MEANS, weights, text));
+    if (!even) LS_TRY(try_weights(search, LS_CAUSE_MEAN_OF_MEANS, weights, text));
+    /* By another number than that of the parts, of which a stated layout has so many. */
+    for (size_t k = 2; k <= 16 && strncmp(cut->name, "run of", 6) != 0; k++) {
+        double others[4096];
+        if (k == cut->count) continue;
+        for (size_t b = 0; b < B; b++) others[b] = weights[b] / (double)k;
+        snprintf(text, sizeof text,
+                 "the sum of the means over %zu parts (each a %s) is divided by %zu", cut->count,
+                 cut->name, k);
+        if (!ls_weights_are_a_factor(others, B))
+            LS_TRY(try_weights(search, LS_CAUSE_MEAN_OF_MEANS, others, text));
+    }
     for (size_t m = 0; m < cut->count; m++) { /* one part alone */
         const size_t from = cut->bounds[m], to = cut->bounds[m + 1];
         const size_t n = targets_in(search, from, to);
@@ -160,44 +180,86 @@ exit:
 static ls_status try_factors(ls_search *search)
 {
     ls_status status = LS_OK;
-    char text[LS_EVIDENCE], size[64];
+    char text[LS_EVIDENCE], size[64], number[16];
     const size_t all = targets_in(search, 0, search->graph->B);
-    double along = 0, squares = 0;
+    double along = 0, squares = 0, weights[4096];
     for (size_t i = 0; i < search->n; i++) {
-        if (!isfinite(search->candidate[i])) continue;
         along += search->candidate[i] * search->of->right[i];
         squares += search->of->right[i] * search->of->right[i];
     }
-    const double k = squares > 0 ? ls_round_factor(along / squares) : 1;
-    const bool twice = k >= 2 && k == rint(k), part = k > 0 && k < 1;
-    if ((!twice && !part) || k > 64 || k == (double)all) goto exit;
-    const size_t whole = (size_t)rint(twice ? k : 1 / k);
-    double weights[4096];
+    const double fitted = squares > 0 ? along / squares : 1, k = ls_round_factor(fitted);
+    const ls_cause cause = ls_search_factor(search, k);
     if (search->graph->B > sizeof weights / sizeof *weights) goto exit;
+    if (fabs(fitted - k) > 0.01 * k || k > 64 || k == (double)all) goto exit;
     for (size_t b = 0; b < search->graph->B; b++) weights[b] = k;
-    ls_search_size(search, whole, size);
-    snprintf(text, sizeof text, "candidate = %s%zu x right%s", twice ? "" : "1/", whole, size);
-    LS_TRY(try_weights(search, twice ? LS_CAUSE_REDUCED_TWICE : LS_CAUSE_AVERAGED, weights, text));
+    ls_search_size(search, (size_t)rint(k >= 1 ? k : 1 / fmax(k, 1e-6)), size);
+    snprintf(text, sizeof text, "candidate = %s x right%s (fitted %.6g)", ls_factor_text(k, number),
+             size, fitted);
+    LS_TRY(try_weights(search, cause, weights, text));
 exit:
     return status;
 }
 
-bool ls_other_count(const ls_search *search, int i, double *ret_factor, char text[LS_EVIDENCE])
+/* Labels of the sequences' order that count. */
+static size_t order_labels(const ls_batch *batch)
 {
-    const size_t B = search->graph->B, S = search->graph->S, all = targets_in(search, 0, B);
+    size_t n = 0;
+    for (size_t b = 0; batch->order && b < batch->B; b++) n += batch->order[b] != LS_IGNORE;
+    return n;
+}
+
+/* What a sum of losses may be divided by; order: those of the sequences' order. */
+static bool other_count(const ls_search *search, bool order, int i, double *ret_factor,
+                        char text[LS_EVIDENCE])
+{
+    const ls_batch *batch = search->of->operands.batch;
+    const size_t B = search->graph->B, S = search->graph->S;
+    const size_t all = order ? order_labels(batch) : targets_in(search, 0, B);
+    size_t present = 0;
+    for (size_t b = 0; batch->lengths && b < B; b++) present += (size_t)batch->lengths[b];
     const struct {
         size_t count;
         const char *text;
     } counts[] = {{1, "not divided at all"},
-                  {B * S, "divided by the number of all tokens"},
-                  {B * (S - 1), "divided by the number of tokens but each sequence's last"},
                   {B, "divided by the number of sequences"},
+                  {B * S, "divided by the number of all tokens"},
+                  {present, "divided by the number of tokens that are no padding"},
+                  {B * (S - 1), "divided by the number of tokens but each sequence's last"},
                   {S, "divided by the tokens of one sequence"}};
-    if (i >= (int)(sizeof counts / sizeof *counts) || all == 0) return false;
+    if (i >= (order ? 2 : (int)(sizeof counts / sizeof *counts)) || all == 0) return false;
     *ret_factor = counts[i].count > 0 ? (double)all / (double)counts[i].count : 1;
-    snprintf(text, LS_EVIDENCE, "the sum of the losses is %s (%zu), not by that of targets (%zu)",
-             counts[i].text, counts[i].count, all);
+    snprintf(text, LS_EVIDENCE, "the sum of the %slosses is %s (%zu), not by that of %s (%zu)",
+             order ? "order " : "", counts[i].text, counts[i].count,
+             order ? "labels that count" : "targets", all);
     return true;
+}
+
+bool ls_other_count(const ls_search *search, int i, double *ret_factor, char text[LS_EVIDENCE])
+{
+    return other_count(search, false, i, ret_factor, text);
+}
+
+/* The loss of a step is the mean of one or two kinds of losses, each with a divisor of its own. */
+static void try_mean_counts(ls_search *search)
+{
+    char text[LS_EVIDENCE];
+    double factor;
+    for (int kind = 0; kind < 2 && search->node->inputs[kind] >= 0; kind++) {
+        const int node = search->node->inputs[kind];
+        const bool order = search->graph->nodes[node].make == LS_MAKE_ORDER_LOSS;
+        const double *losses = search->of->operands.values[node];
+        const size_t n = ls_graph_elements(search->graph, node);
+        const double all = order ? (double)order_labels(search->of->operands.batch)
+                                 : (double)targets_in(search, 0, search->graph->B);
+        double sum = 0;
+        for (size_t t = 0; losses && t < n; t++) sum += losses[t];
+        for (int i = 0; losses && other_count(search, order, i, &factor, text); i++) {
+            if (factor == 1) continue;
+            const double value = search->of->right[0] + (factor - 1) * sum / all;
+            const double bound = fmax(1, factor) * search->of->bound[0];
+            ls_search_propose(search, LS_CAUSE_TARGET_COUNT, &value, &bound, text);
+        }
+    }
 }
 
 /* The loss is divided by something else than the number of targets. */
@@ -206,10 +268,13 @@ static ls_status try_counts(ls_search *search)
     ls_status status = LS_OK;
     char text[LS_EVIDENCE];
     const size_t B = search->graph->B;
+    const bool order = search->node->make == LS_MAKE_GRADIENT &&
+                       ls_search_concerns(search, 1u << LS_MAKE_ORDER_LOSS);
     double weights[4096], factor;
     if (B > sizeof weights / sizeof *weights) goto exit;
-    for (int i = 0; ls_other_count(search, i, &factor, text); i++) {
-        if (factor == 1) continue;
+    if (search->node->make == LS_MAKE_MEAN) try_mean_counts(search);
+    for (int i = 0; other_count(search, order, i, &factor, text); i++) {
+        if (factor == 1 || (search->node->make == LS_MAKE_MEAN && search->of->own_inputs)) continue;
         for (size_t b = 0; b < B; b++) weights[b] = factor;
         LS_TRY(try_weights(search, LS_CAUSE_TARGET_COUNT, weights, text));
     }

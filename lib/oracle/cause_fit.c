@@ -173,6 +173,7 @@ ls_status ls_parts_propose(const ls_parts *parts, ls_search *search, ls_cause ca
 {
     ls_status status = LS_OK;
     ls_change change = {0};
+    if (cause == LS_CAUSE_NONE) goto exit;
     LS_TRY(ls_change_begin(&change, &search->of->operands));
     LS_TRY(apply(parts, &change, -1));
     LS_TRY(ls_search_evaluate(search, cause, &change.operands, evidence));

@@ -18,17 +18,21 @@ typedef struct ls_search {
                                   all */
     char whose[64];            /* "rank 3: " in that case */
     double work;               /* multiplications that may still be spent */
-    bool only_hint;            /* before the node, only the case's hint is tried */
-    bool cut_short;            /* some hypotheses were left out for that */
+    size_t fitted;  /* numbers that were fitted to the candidate for what is proposed next: so many
+                       elements confirm nothing. Who sets it sets it back to 0. */
+    bool only_hint; /* before the node, only the case's hint is tried */
+    bool cut_short; /* some hypotheses were left out for that */
     double *trial, *trial_bound;
+    ls_squares *squares; /* of cause_norm.h, where the case keeps none */
     bool fits[LS_CAUSES];
     ls_suspicion best;
 } ls_search;
 
 /* ---- cause.c ---- */
 
-/* Whether `values`, each right within `bound` (NULL: the case's), explain the candidate where the
- * right values do not. ret_left, ret_bound: largest distance, and the bound there. */
+/* The gate of every hypothesis (cause_gate.c): whether `values`, each right within `bound` (NULL:
+ * the case's), explain the candidate where the right values do not. ret_left, ret_bound: largest
+ * distance, and the bound there. */
 bool ls_search_explains(const ls_search *search, const double *values, const double *bound,
                         double *ret_left, double *ret_bound);
 /* Takes a cause that explains the candidate; the evidence ends with what is left. */
@@ -46,6 +50,12 @@ ls_status ls_search_compute(ls_search *search, int node, const ls_operands *oper
                             double *values, double *bound, bool *ret_done) LS_MUST_USE;
 /* ", as many as tp" when the candidate's layout is known and has that many of something; "". */
 const char *ls_search_size(const ls_search *search, size_t k, char text[64]);
+/* What the right tensor times k is called. Reduced twice (k = 2, 3, ...) or averaged (1/2, 1/3,
+ * ...) need ranks or micro-batches: a layout, the candidate's or the golden run's, that has as
+ * many; or, where the candidate states none, addends that are the candidate's own and right, so
+ * that it is their sum that is wrong. Else a plain factor. LS_CAUSE_NONE: k is 1, or neither a
+ * whole number nor one over such. */
+ls_cause ls_search_factor(const ls_search *search, double k);
 /* Whether the node is of one of these kinds, or a gradient that goes through one. */
 bool ls_search_concerns(const ls_search *search, unsigned kinds);
 
@@ -142,6 +152,9 @@ void ls_rank_tensor(const ls_search *search, int rank, double *ret_values, unsig
 void ls_weights_of_means(const ls_search *search, const ls_cause_cut *cut, bool divided,
                          double *weights);
 
+/* Whether all are the same: what is multiplied by them says nothing of any parts. */
+bool ls_weights_are_a_factor(const double *weights, size_t n);
+
 /* Number i of what a loss may be divided by in place of the number of its targets: by what that
  * multiplies it, in words. false: there are no more. */
 bool ls_other_count(const ls_search *search, int i, double *ret_factor, char text[LS_EVIDENCE]);
@@ -149,9 +162,10 @@ bool ls_other_count(const ls_search *search, int i, double *ret_factor, char tex
 /* ---- families: each tries what can concern the search's node ---- */
 
 typedef ls_status ls_cause_family(ls_search *search);
-ls_cause_family ls_cause_sums, ls_cause_every_sum, ls_cause_batch, ls_cause_uses, ls_cause_replicas,
-    ls_cause_gradients, ls_cause_formulas, ls_cause_interleaved, ls_cause_arrangement,
-    ls_cause_dropout, ls_cause_residuals, ls_cause_updates;
+ls_cause_family ls_cause_factors, ls_cause_sums, ls_cause_every_sum, ls_cause_batch, ls_cause_uses,
+    ls_cause_replicas, ls_cause_norms, ls_cause_clips, ls_cause_two_updates, ls_cause_formulas,
+    ls_cause_interleaved, ls_cause_arrangement, ls_cause_dropout, ls_cause_residuals,
+    ls_cause_updates;
 ls_cause_family ls_cause_net_halo, ls_cause_net_statistics, ls_cause_net_sums, ls_cause_net_formula;
 
 /* cause_net_grids.c: multiplications of one evaluation of a network's node, roughly. */

@@ -80,8 +80,7 @@ static ls_status explain_factors(ls_sum *s, ls_search *search)
     } else if (others && (twice || part)) {
         snprintf(text, sizeof text, "candidate = %s x right%s%s", ls_factor_text(k, number),
                  odds < s->groups ? ", the bias once" : "", size);
-        LS_TRY(ls_parts_propose(&s->parts, search,
-                                twice ? LS_CAUSE_REDUCED_TWICE : LS_CAUSE_AVERAGED, text));
+        LS_TRY(ls_parts_propose(&s->parts, search, ls_search_factor(search, k), text));
     } else if (odds == 1 && (twice || part)) {
         snprintf(text, sizeof text, "what comes by way of %s counts %s times%s, the rest once",
                  a->name, ls_factor_text(k, number), size);

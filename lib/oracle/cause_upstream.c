@@ -4,6 +4,7 @@
  * Upstream, every operation that the hypothesis concerns is done otherwise, and what is made of it
  * is computed again in order, from the nearest tensors that the candidate has. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "lockstep/base/widen.h"
 #include "oracle/cause_parts.h"
@@ -163,6 +164,12 @@ exit:
     return status;
 }
 
+static bool is_hint(const ls_search *search, ls_cause cause, const char *text)
+{
+    const char *words = search->of->hint_evidence;
+    return cause == search->of->hint && (!words || strncmp(text, words, strlen(text)) == 0);
+}
+
 ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_change *change,
                         const char *text)
 {
@@ -173,7 +180,7 @@ ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_ch
     }
     /* A whole tensor that is explained needs no second opinion; one number may have several. */
     if (search->best.cause != LS_CAUSE_NONE && search->n > 1) goto exit;
-    if (search->only_hint && cause != search->of->hint) goto exit;
+    if (search->only_hint && !is_hint(search, cause, text)) goto exit;
     if (!search->of->own_inputs) LS_TRY(try_upstream(search, cause, kinds, change, text));
 exit:
     return status;

@@ -95,11 +95,12 @@ static ls_status explain_uses(uses *u, ls_search *search)
                      "candidate = %s x gradient from use as input + %s x gradient from use as head",
                      ls_factor_text(k[0], a), ls_factor_text(k[1], b));
         LS_TRY(ls_parts_propose(&u->parts, search, LS_CAUSE_TIED_ONE_SIDE, text));
-    } else if (k[0] != 1 && k[0] > 0 && k[0] <= 64) {
+    } else if (k[0] > 0) {
         ls_search_size(search, (size_t)rint(k[0] >= 1 ? k[0] : 1 / k[0]), size);
         snprintf(text, sizeof text, "candidate = %s x right%s", ls_factor_text(k[0], a), size);
-        LS_TRY(ls_parts_propose(&u->parts, search,
-                                k[0] > 1 ? LS_CAUSE_REDUCED_TWICE : LS_CAUSE_AVERAGED, text));
+        const ls_cause cause = ls_search_factor(search, k[0]);
+        if (cause != LS_CAUSE_FACTOR) /* else ls_cause_factors says more */
+            LS_TRY(ls_parts_propose(&u->parts, search, cause, text));
     }
 exit:
     return status;
@@ -191,7 +192,8 @@ static ls_status explain_counts(uses *u, ls_search *search)
 {
     ls_status status = LS_OK;
     char text[LS_EVIDENCE], number[16];
-    bool missing = false, other = false, any = false;
+    bool missing = false, other = false, any = false, uneven = false;
+    double first = (double)NAN;
     int length = snprintf(text, sizeof text, "%s count", ls_search_elements(search));
     if (u->each < 2) goto exit;
     for (size_t p = 0; p < u->parts.count; p++) {
@@ -201,7 +203,10 @@ static ls_status explain_counts(uses *u, ls_search *search)
         if (part->factor == 0) missing = true;
         if (part->factor != 0) any = true;
         if (part->factor != 1) other = true;
+        if (isnan(first)) first = part->factor;
+        if (part->factor != first) uneven = true;
     }
+    if (any && !uneven) goto exit; /* a factor of the whole */
     if (!other || (!any && search->of->as_given && search->of->as_given->replicas_differ))
         goto exit;
     for (int use = 0; use < u->count; use++) {
@@ -233,6 +238,7 @@ static ls_status explain_cuts(uses *u, ls_search *search)
             const ls_cause_cut *cut = &cuts[c];
             bool near = true;
             if (kind < 2) ls_weights_of_means(search, cut, kind == 0, weights);
+            if (kind < 2 && ls_weights_are_a_factor(weights, u->each)) continue;
             for (size_t m = 0; kind == 2 && m < cut->count; m++)
                 for (size_t b = cut->bounds[m]; b < cut->bounds[m + 1]; b++)
                     weights[b] = ldexp(1, (int)(cut->count - 1 - m));

@@ -4,15 +4,17 @@
  * different came into. For each the cause is looked for; which roots are one mistake is
  * check_group.c's. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "oracle/check_parts.h"
 
-static bool is_root(const ls_check_place *place)
+static bool is_root(const struct ls_check *check, const ls_judged *judged)
 {
-    const ls_judged *judged = place->judged;
-    if (!judged || judged->verdict != LS_DIFFERENT_TENSOR || place->split_before) return false;
+    const ls_check_place *place = ls_check_at(check, judged->golden->step, judged->golden->node);
+    if (judged->verdict != LS_DIFFERENT_TENSOR || place->split_before) return false;
+    if (place->wrong_before && ls_check_follows_from_nan(check, judged)) return false;
     return judged->candidate->replicas_differ || judged->local == LS_LOCAL_OUTSIDE ||
            !place->wrong_before;
 }
@@ -27,18 +29,26 @@ static void widen_bound(const struct ls_check *check, const ls_check_place *plac
     for (size_t i = 0; isfinite(run) && i < place->golden->count; i++) bound[i] += run;
 }
 
-/* What was found so far at tensors whose inputs are not all there: one mistake is likely to be
- * behind many, and the search before a tensor takes long. */
-typedef struct upstream {
-    size_t searched, fruitless;
+/* What all searches share. Of tensors whose inputs are not all there: what was found so far, since
+ * one mistake is likely to be behind many, and the search before a tensor takes long. */
+typedef struct searches {
+    size_t searched, fruitless, confirmed;
     ls_cause cause;
-} upstream;
+    char evidence[LS_EVIDENCE];
+    double local, before; /* work that is left at tensors themselves, and for what is before them */
+    ls_squares *squares;
+} searches;
 
-/* So many searches for everything, so many that find nothing. */
-enum { WHOLE_SEARCHES = 12, FRUITLESS_SEARCHES = 4 };
+/* So many searches for everything, so many that find nothing, so many tensors that have the same
+ * cause before them, after which the others are taken to have it too; and work, in multiplications,
+ * of all together: some seconds each. A search has three quarters of what is left: what the first
+ * does not find, those after it seldom do. */
+enum { WHOLE_SEARCHES = 12, FRUITLESS_SEARCHES = 4, ENOUGH = 8 };
+#define LOCAL_WORK 1.2e10
+#define BEFORE_WORK 5e9
 
 static ls_status find_cause(const struct ls_check *check, const ls_check_place *place,
-                            upstream *before, ls_suspicion *ret_suspicion)
+                            searches *all, ls_suspicion *ret_suspicion)
 {
     ls_status status = LS_OK;
     const ls_candidate_tensor *mine = place->candidate;
@@ -46,6 +56,10 @@ static ls_status find_cause(const struct ls_check *check, const ls_check_place *
     ls_check_operands loaded = {0};
     double *candidate = NULL, *right = NULL, *bound = NULL;
     if (!ls_check_has_operation(check, place)) goto exit;
+    if (place->judged->local == LS_LOCAL_UNKNOWN && all->confirmed >= ENOUGH && count > 1) {
+        ret_suspicion->cut_short = true;
+        goto exit;
+    }
     LS_TRY(ls_check_load(&loaded, check, place, true, true));
     LS_TRY(ls_check_widen(&candidate, mine->dtype, mine->values, count));
     right = malloc(count * sizeof *right);
@@ -55,6 +69,8 @@ static ls_status find_cause(const struct ls_check *check, const ls_check_place *
     LS_TRY(ls_operation_evaluate(&loaded.operands, place->golden->node, loaded.precision, right,
                                  bound));
     if (!loaded.own) widen_bound(check, place, bound);
+    double *left = loaded.own ? &all->local : &all->before, budget = 0.75 * *left;
+    const double begun = budget;
     const ls_case of = {.golden = check->golden,
                         .step = place->golden->step,
                         .node = place->golden->node,
@@ -66,16 +82,27 @@ static ls_status find_cause(const struct ls_check *check, const ls_check_place *
                         .bound = bound,
                         .as_given = mine,
                         .whole = check->candidate,
-                        .hint = before->cause,
-                        .brief = before->searched >= WHOLE_SEARCHES ||
-                                 before->fruitless >= FRUITLESS_SEARCHES};
+                        .hint = all->cause,
+                        .hint_evidence = all->evidence[0] ? all->evidence : NULL,
+                        .brief = all->searched >= WHOLE_SEARCHES ||
+                                 all->fruitless >= FRUITLESS_SEARCHES ||
+                                 ls_check_is_one_number(place->judged),
+                        .budget = &budget,
+                        .squares = &all->squares};
     LS_TRY(ls_cause_find(&of, ret_suspicion));
+    *left -= begun - budget;
+    if (of.brief && ret_suspicion->cause == LS_CAUSE_NONE && ls_check_is_one_number(place->judged))
+        snprintf(ret_suspicion->evidence, sizeof ret_suspicion->evidence,
+                 "one number whose inputs are not given chooses among no mistakes");
     if (loaded.own) goto exit;
-    before->searched++;
+    all->searched++;
     if (ret_suspicion->cause == LS_CAUSE_NONE)
-        before->fruitless++;
-    else
-        before->cause = ret_suspicion->cause;
+        all->fruitless++;
+    else {
+        all->confirmed = ret_suspicion->cause == all->cause ? all->confirmed + 1 : 1;
+        all->cause = ret_suspicion->cause;
+        memcpy(all->evidence, ret_suspicion->evidence, sizeof all->evidence);
+    }
 exit:
     ls_check_unload(&loaded);
     free(candidate), free(right), free(bound);
@@ -150,6 +177,9 @@ static ls_status add_root(const struct ls_check *check, const ls_judged *root,
     ls_judgement *judgement = check->judgement;
     ls_finding fresh = {.tensor = root, .suspicion = *suspicion};
     ls_finding *finding = ls_check_group(check, root, suspicion, examined);
+    if (finding && suspicion->cause == LS_CAUSE_CLIPPED_BY_VALUE &&
+        finding->suspicion.cause == LS_CAUSE_NOT_CLIPPED)
+        finding->suspicion = *suspicion; /* says more than that it was not clipped by the norm */
     if (!finding && !examined) {
         judgement->unexamined++;
         goto exit;
@@ -186,32 +216,123 @@ static bool is_blamed(const ls_judged *judged)
     return judged->local == LS_LOCAL_OUTSIDE || judged->candidate->replicas_differ;
 }
 
-ls_status ls_check_find(struct ls_check *check)
+/* ---- the whole ---- */
+
+typedef struct root {
+    const ls_judged *judged;
+    ls_suspicion suspicion;
+    bool examined;
+} root;
+
+static ls_status examine(struct ls_check *check, root *of, searches *all)
+{
+    ls_status status = LS_OK;
+    const ls_golden_tensor *golden = of->judged->golden;
+    if (check->options.stop && *check->options.stop != 0)
+        LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
+    of->examined = true;
+    if (!ls_check_says_nothing(check, of->judged, &of->suspicion))
+        LS_TRY(
+            find_cause(check, ls_check_at(check, golden->step, golden->node), all, &of->suspicion));
+    if (check->options.advance)
+        check->options.advance(check->options.context,
+                               (uint64_t)(of->judged - check->judgement->tensors) + 1,
+                               check->judgement->count, "looking for causes");
+exit:
+    return status;
+}
+
+static int by_execution(const void *a, const void *b)
+{
+    const ls_judged *x = ((const ls_finding *)a)->tensor, *y = ((const ls_finding *)b)->tensor;
+    return (x > y) - (x < y);
+}
+
+static int by_tensor(const void *a, const void *b)
+{
+    const ls_judged *x = *(const ls_judged *const *)a, *y = *(const ls_judged *const *)b;
+    return (x > y) - (x < y);
+}
+
+/* A tensor for which no cause was found may be explained by one found after it, as what reads a
+ * weight is by how its gradient is arranged. */
+static ls_status join_unnamed(struct ls_check *check)
 {
     ls_status status = LS_OK;
     ls_judgement *judgement = check->judgement;
-    size_t examined = 0;
-    upstream before = {0};
-    for (size_t i = 0; i < judgement->count; i++) {
-        const ls_judged *root = &judgement->tensors[i];
-        const ls_check_place *place = ls_check_at(check, root->golden->step, root->golden->node);
-        const bool examine = examined < LS_CHECK_EXAMINED;
-        ls_suspicion suspicion = {0};
-        if (!is_root(place)) continue;
-        if (check->options.stop && *check->options.stop != 0)
-            LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
-        if (examine) LS_TRY(find_cause(check, place, &before, &suspicion));
-        LS_TRY(add_root(check, root, &suspicion, examine));
-        if (judgement->n_findings == 1 && !judgement->blame) judgement->suspicion = suspicion;
-        if (!judgement->blame && is_blamed(root)) {
-            judgement->blame = root;
-            judgement->suspicion = suspicion;
+    for (size_t i = 0; i < judgement->n_findings;) {
+        ls_finding *unnamed = &judgement->findings[i];
+        const ls_finding *by = unnamed->suspicion.cause == LS_CAUSE_NONE
+                                   ? ls_check_explained_by(check, unnamed)
+                                   : NULL;
+        if (!by) {
+            i++;
+            continue;
         }
-        examined++;
-        if (check->options.advance)
-            check->options.advance(check->options.context, i + 1, judgement->count,
-                                   "looking for causes");
+        ls_finding *into = &judgement->findings[by - judgement->findings];
+        const ls_judged **tensors =
+            realloc(into->tensors, (into->count + unnamed->count) * sizeof *tensors);
+        if (!tensors) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what was found");
+        memcpy(tensors + into->count, unnamed->tensors, unnamed->count * sizeof *tensors);
+        into->tensors = tensors;
+        into->count += unnamed->count;
+        free_finding(unnamed);
+        judgement->n_findings--;
+        memmove(unnamed, unnamed + 1, (judgement->n_findings - i) * sizeof *unnamed);
     }
 exit:
+    return status;
+}
+
+/* In order of execution; the first tensor of each speaks for it. */
+static void sort_findings(ls_judgement *judgement)
+{
+    for (size_t i = 0; i < judgement->n_findings; i++) {
+        ls_finding *finding = &judgement->findings[i];
+        qsort(finding->tensors, finding->count, sizeof *finding->tensors, by_tensor);
+        finding->tensor = finding->tensors[0];
+    }
+    qsort(judgement->findings, judgement->n_findings, sizeof *judgement->findings, by_execution);
+}
+
+/* One number whose inputs are missing comes last: what others are found to be is asked of it. */
+static ls_status find_all(struct ls_check *check, root *roots, size_t count)
+{
+    ls_status status = LS_OK;
+    ls_judgement *judgement = check->judgement;
+    searches all = {.local = LOCAL_WORK, .before = BEFORE_WORK};
+    for (int last = 0; last < 2; last++) {
+        for (size_t i = 0; i < count; i++)
+            if (ls_check_is_one_number(roots[i].judged) == (last != 0) && i < LS_CHECK_EXAMINED)
+                LS_TRY(examine(check, &roots[i], &all));
+        for (size_t i = 0; i < count; i++)
+            if (ls_check_is_one_number(roots[i].judged) == (last != 0))
+                LS_TRY(add_root(check, roots[i].judged, &roots[i].suspicion, roots[i].examined));
+    }
+    LS_TRY(join_unnamed(check));
+    sort_findings(judgement);
+    if (judgement->n_findings > 0) judgement->suspicion = judgement->findings[0].suspicion;
+    for (size_t i = 0; i < count && !judgement->blame; i++)
+        if (is_blamed(roots[i].judged)) {
+            judgement->blame = roots[i].judged;
+            judgement->suspicion = roots[i].suspicion;
+        }
+exit:
+    ls_squares_destroy(&all.squares);
+    return status;
+}
+
+ls_status ls_check_find(struct ls_check *check)
+{
+    ls_status status = LS_OK;
+    const ls_judgement *judgement = check->judgement;
+    root *roots = calloc(judgement->count + 1, sizeof *roots);
+    size_t count = 0;
+    if (!roots) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what was found");
+    for (size_t i = 0; i < judgement->count; i++)
+        if (is_root(check, &judgement->tensors[i])) roots[count++].judged = &judgement->tensors[i];
+    LS_TRY(find_all(check, roots, count));
+exit:
+    free(roots);
     return status;
 }

@@ -63,6 +63,36 @@ static bool share_parameter(const struct ls_check *check, const ls_finding *find
     return false;
 }
 
+/* Both are gradients of parameters that one operation reads, as of the rows that are added up to an
+ * embedding: what is left out of the one is left out of the other. */
+static bool share_reader(const struct ls_check *check, const ls_finding *finding,
+                         const ls_judged *root)
+{
+    const ls_graph *graph = check->graph;
+    const ls_graph_node *a = &graph->nodes[finding->tensor->golden->node];
+    const ls_graph_node *b = &graph->nodes[root->golden->node];
+    if (a->make != LS_MAKE_PARAM_GRADIENT || b->make != LS_MAKE_PARAM_GRADIENT) return false;
+    for (size_t r = 0; r < graph->count && graph->nodes[r].phase == LS_GRAPH_FORWARD; r++)
+        if (graph->nodes[r].make == LS_MAKE_EMBEDDING &&
+            ls_graph_param_slot(&graph->nodes[r], a->params[0]) >= 0 &&
+            ls_graph_param_slot(&graph->nodes[r], b->params[0]) >= 0)
+            return true;
+    return false;
+}
+
+/* The gradient of a weight that is held in another arrangement, and what reads the weight. */
+static bool is_of_weight(const struct ls_check *check, const ls_finding *finding,
+                         const ls_judged *root)
+{
+    const ls_graph_node *b = &check->graph->nodes[root->golden->node];
+    for (size_t i = 0; i < finding->count; i++) {
+        const ls_graph_node *a = &check->graph->nodes[finding->tensors[i]->golden->node];
+        if (a->make == LS_MAKE_PARAM_GRADIENT && ls_graph_param_slot(b, a->params[0]) >= 0)
+            return true;
+    }
+    return false;
+}
+
 static bool goes_backward(const struct ls_check *check, const ls_judged *judged)
 {
     return check->graph->nodes[judged->golden->node].phase == LS_GRAPH_BACKWARD;
@@ -75,7 +105,10 @@ static bool explains(const struct ls_check *check, const ls_finding *finding, co
     case LS_CAUSE_SHARD_ORDER:
     case LS_CAUSE_INTERLEAVED:
     case LS_CAUSE_TRANSPOSED:
-        return share_parameter(check, finding, root);
+        return share_parameter(check, finding, root) || is_of_weight(check, finding, root);
+    case LS_CAUSE_NOT_REDUCED: /* of a part of the batch */
+    case LS_CAUSE_TIED_ONE_SIDE:
+        return share_reader(check, finding, root);
     case LS_CAUSE_CAUSAL_MASK: /* the heads' outputs are made of the probabilities */
     case LS_CAUSE_SCORE_SCALE:
         return check->graph->nodes[root->golden->node].make == LS_MAKE_HEADS;
@@ -85,6 +118,16 @@ static bool explains(const struct ls_check *check, const ls_finding *finding, co
     default:
         return false;
     }
+}
+
+/* Inputs of both are missing, what is missing before one has a cause, and of the other nothing more
+ * is known: it may well be the same. */
+static bool may_follow(const ls_finding *finding, const ls_judged *root,
+                       const ls_suspicion *suspicion)
+{
+    return suspicion->cut_short && root->local == LS_LOCAL_UNKNOWN &&
+           finding->tensor->local == LS_LOCAL_UNKNOWN && finding->n_missing > 0 &&
+           root->golden->step == finding->tensor->golden->step;
 }
 
 bool ls_check_comes_later(const struct ls_check *check, const ls_judged *root,
@@ -97,6 +140,18 @@ bool ls_check_comes_later(const struct ls_check *check, const ls_judged *root,
 
 /* ---- one mistake ---- */
 
+/* Clipped element by element, a gradient without large elements is as if it were not clipped. */
+static bool are_one(ls_cause a, ls_cause b)
+{
+    return a == b || (a == LS_CAUSE_CLIPPED_BY_VALUE && b == LS_CAUSE_NOT_CLIPPED) ||
+           (a == LS_CAUSE_NOT_CLIPPED && b == LS_CAUSE_CLIPPED_BY_VALUE);
+}
+
+static bool is_partial(ls_cause cause)
+{
+    return cause == LS_CAUSE_NOT_REDUCED || cause == LS_CAUSE_TIED_ONE_SIDE;
+}
+
 /* A cause that fits a root no less than the one that was named makes one mistake of two. */
 static ls_finding *same_cause(const ls_judgement *judgement, const ls_suspicion *suspicion)
 {
@@ -105,7 +160,7 @@ static ls_finding *same_cause(const ls_judgement *judgement, const ls_suspicion 
         ls_finding *finding = &judgement->findings[i];
         const ls_cause cause = finding->suspicion.cause;
         if (cause == LS_CAUSE_NONE) continue;
-        if (cause == suspicion->cause) return finding;
+        if (are_one(cause, suspicion->cause)) return finding;
         if (!could_be && may_be(suspicion, cause)) could_be = finding;
     }
     return could_be;
@@ -115,10 +170,19 @@ ls_finding *ls_check_group(const struct ls_check *check, const ls_judged *root,
                            const ls_suspicion *suspicion, bool examined)
 {
     ls_judgement *judgement = check->judgement;
-    if (suspicion->cause != LS_CAUSE_NONE) return same_cause(judgement, suspicion);
+    if (suspicion->cause != LS_CAUSE_NONE) {
+        ls_finding *same = same_cause(judgement, suspicion);
+        for (size_t i = 0; i < judgement->n_findings && !same; i++)
+            if (is_partial(suspicion->cause) &&
+                is_partial(judgement->findings[i].suspicion.cause) &&
+                share_reader(check, &judgement->findings[i], root))
+                same = &judgement->findings[i];
+        return same;
+    }
     for (size_t i = 0; i < judgement->n_findings; i++) {
         ls_finding *finding = &judgement->findings[i];
-        if (finding->suspicion.cause != LS_CAUSE_NONE && explains(check, finding, root))
+        if (finding->suspicion.cause != LS_CAUSE_NONE &&
+            (explains(check, finding, root) || may_follow(finding, root, suspicion)))
             return finding;
     }
     for (size_t i = 0; i < judgement->n_findings; i++) {
@@ -126,6 +190,19 @@ ls_finding *ls_check_group(const struct ls_check *check, const ls_judged *root,
         if ((finding->suspicion.cause == LS_CAUSE_NONE || !examined) &&
             alike(check->graph, finding->tensor, root))
             return finding;
+    }
+    return NULL;
+}
+
+const ls_finding *ls_check_explained_by(const struct ls_check *check, const ls_finding *unnamed)
+{
+    const ls_judgement *judgement = check->judgement;
+    for (size_t i = 0; i < judgement->n_findings; i++) {
+        const ls_finding *finding = &judgement->findings[i];
+        bool all = finding->suspicion.cause != LS_CAUSE_NONE;
+        for (size_t k = 0; all && k < unnamed->count; k++)
+            all = explains(check, finding, unnamed->tensors[k]);
+        if (all) return finding;
     }
     return NULL;
 }

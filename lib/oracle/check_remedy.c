@@ -47,6 +47,16 @@ const char *ls_cause_remedy(ls_cause cause)
         [LS_CAUSE_NOT_CLIPPED] = "scale the gradients themselves, those that the optimizer reads",
         [LS_CAUSE_CLIPPING_EPSILON] = "divide by the norm alone (PyTorch's clip_grad_norm_ adds "
                                       "1e-6), or leave clipped and param out of what is compared",
+        [LS_CAUSE_CLIPPED_BY_VALUE] = "clip by the norm of all gradients (clip_grad_norm_), not "
+                                      "element by element (clip_grad_value_)",
+        [LS_CAUSE_CLIPPED_ELSEWHERE] = "print the norm that scales the gradients: it is not that "
+                                       "of the gradients themselves, or the largest allowed is "
+                                       "another",
+        [LS_CAUSE_NEVER_COMPUTED] = "look for a graph that is cut before this tensor (detach, "
+                                    "no_grad, a parameter that the optimizer does not know), or a "
+                                    "buffer that was never written",
+        [LS_CAUSE_FACTOR] = "look for what multiplies: a loss scale that was not divided out, a "
+                            "divisor or a sum over ranks too many or too few",
         [LS_CAUSE_OPTIMIZER_VARIANT] = "compare the step with GOLDEN.md's, and which parameters "
                                        "decay: matrices alone, not biases and norms",
         [LS_CAUSE_VARIANCE_UNBIASED] = "divide the squares of a norm's variance by the width D: "

@@ -251,6 +251,17 @@ START_TEST(norms_of_a_rank)
     expect_cause(&s, "norm", stage, LS_CAUSE_CLIPPING_PER_RANK, "stage 0 of pp 2");
     expect_cause(&s, "norm", twice, LS_CAUSE_REPLICAS_COUNTED, "sqrt(2)");
 
+    /* over tp, data-parallel ranks and both ends of a pipeline together */
+    double *subset = zeros(1);
+    *subset = sqrt(3 * (squares(&s, 2, 2, 2) + embedding));
+    expect_cause(&s, "norm", subset, LS_CAUSE_REPLICAS_COUNTED, "and everything 3 times");
+    subset = zeros(1);
+    *subset = sqrt(4 * squares(&s, 3, 3, 3));
+    expect_cause(&s, "norm", subset, LS_CAUSE_REPLICAS_COUNTED, "(tp 3), and everything 4 times");
+    subset = zeros(1);
+    *subset = 1.027 * sqrt(whole);
+    expect_cause(&s, "norm", subset, LS_CAUSE_NONE, NULL);
+
     /* and what is scaled by them: a whole parameter, and one cut over two ranks */
     const char *names[] = {"layers.0.norm1.weight", "layers.0.mlp.up.weight"};
     for (int k = 0; k < 2; k++) {

@@ -56,6 +56,21 @@ static const struct {
      LS_CAUSE_NONE, true, true, false},
     {"step0/layers.0.probabilities", LS_CAUSE_CAUSAL_MASK, "step0/layers.1.up", LS_CAUSE_NONE,
      LS_CAUSE_NONE, true, false, false},
+    /* the gradient of a weight that is arranged otherwise, and what reads the weight */
+    {"step0/grad.layers.0.attention.query.weight", LS_CAUSE_SHARD_ORDER, "step0/layers.0.query",
+     LS_CAUSE_NONE, LS_CAUSE_NONE, true, true, false},
+    {"step0/grad.layers.0.attention.query.weight", LS_CAUSE_SHARD_ORDER, "step0/layers.0.key",
+     LS_CAUSE_NONE, LS_CAUSE_NONE, true, false, false},
+    /* an embedding's rows of tokens and of positions, from a part of the batch */
+    {"step0/grad.position_embedding.weight", LS_CAUSE_NOT_REDUCED,
+     "step0/grad.token_embedding.weight", LS_CAUSE_TIED_ONE_SIDE, LS_CAUSE_NONE, true, true, false},
+    {"step0/grad.position_embedding.weight", LS_CAUSE_NOT_REDUCED,
+     "step0/grad.token_embedding.weight", LS_CAUSE_NONE, LS_CAUSE_NONE, true, true, false},
+    {"step0/grad.final_norm.weight", LS_CAUSE_NOT_REDUCED, "step0/grad.token_embedding.weight",
+     LS_CAUSE_TIED_ONE_SIDE, LS_CAUSE_NONE, true, false, false},
+    /* clipped element by element, where no element is large */
+    {"step0/clipped.final_norm.weight", LS_CAUSE_CLIPPED_BY_VALUE, "step0/clipped.final_norm.bias",
+     LS_CAUSE_NOT_CLIPPED, LS_CAUSE_NONE, true, true, false},
     /* in a later step nobody knows */
     {"step0/layers.0.up", LS_CAUSE_NONE, "step1/layers.0.norm1", LS_CAUSE_NONE, LS_CAUSE_NONE, true,
      false, true},

@@ -261,7 +261,7 @@ static ls_status print_finding(FILE *out, const checked *c, size_t number)
     if (s->evidence[0]) fprintf(out, "  %s\n", s->evidence);
     if (finding->tensor != c->judgement->first) print_own_judgement(out, c, finding->tensor);
     for (size_t i = 0; i < s->also && i < LS_ALSO; i++)
-        fprintf(out, "%s%s", i ? ", " : "  would fit too: ", ls_cause_text(s->others[i]));
+        fprintf(out, "%s%s", i ? ", " : "  also consistent with: ", ls_cause_text(s->others[i]));
     if (s->also > 0) fputc('\n', out);
     print_missing(out, finding);
     if (known && ls_cause_remedy(s->cause))
