@@ -65,6 +65,21 @@ static const struct {
     [LS_CAUSE_KERNEL_FLIPPED] = {"kernel-flipped", "kernels turned by half a turn", 9},
     [LS_CAUSE_POSITIONS] = {"positions", "positions that begin again, or rotary pairs otherwise",
                             19},
+    [LS_CAUSE_PADDED_SIDE] = {"padded-side", "windows padded on the other side", 9},
+    [LS_CAUSE_RESPONSE_ALPHA] = {"response-alpha", "response norm's alpha divided by its span", 9},
+    [LS_CAUSE_ROTARY] = {"rotary-angles", "rotary angles by another rule", 19},
+    [LS_CAUSE_ATTENTION_SET] = {"attention-set", "attention sees another set of keys", 13},
+    [LS_CAUSE_TARGET_SET] = {"target-set", "targets lost, or counted though ignored", 10},
+    [LS_CAUSE_NORM_FORM] = {"norm-form", "a norm with another mean or weight", 14},
+    [LS_CAUSE_LOST_TERM] = {"lost-term", "a term of a gradient left out", 14},
+    [LS_CAUSE_ASSIGNED] = {"assigned", "gradient assigned where it should be added", 9},
+    [LS_CAUSE_WRONG_PARAM] = {"wrong-parameter", "another parameter, or another rank's shard", 15},
+    [LS_CAUSE_LOCAL_MAXIMUM] = {"local-maximum", "a vocabulary shard's own maximum in the softmax",
+                                11},
+    [LS_CAUSE_POSITION_BIAS] = {"position-bias", "scores biased by distance", 13},
+    [LS_CAUSE_OTHER_SEQUENCE] = {"other-sequence", "queries, keys or values of another sequence",
+                                 16},
+    [LS_CAUSE_CORRUPTED_ROW] = {"corrupted-row", "one row wrong, all others right", 98},
 };
 
 const char *ls_cause_text(ls_cause cause)
@@ -342,6 +357,7 @@ static ls_status search_all(ls_search *search)
     }
     if (search->best.cause == LS_CAUSE_NONE) LS_TRY(try_ranks(search));
     if (search->best.cause == LS_CAUSE_NONE) LS_TRY(ls_cause_replicas(search));
+    if (search->best.cause == LS_CAUSE_NONE) LS_TRY(ls_cause_corrupted(search));
     if (search->best.cause == LS_CAUSE_NONE && search->cut_short)
         snprintf(search->best.evidence, sizeof search->best.evidence,
                  "not every hypothesis was tried: there is a limit to the work");

@@ -56,6 +56,20 @@ typedef enum ls_cause {
     LS_CAUSE_RUNNING,             /* running statistics by another rule */
     LS_CAUSE_POOLING,             /* another divisor, or the last of equals */
     LS_CAUSE_KERNEL_FLIPPED,      /* a convolution in the place of a correlation */
+    LS_CAUSE_PADDED_SIDE,         /* windows padded on the other side */
+    LS_CAUSE_RESPONSE_ALPHA,      /* response norm: alpha divided by its span */
+    /* of any model */
+    LS_CAUSE_ROTARY,         /* angles by another base, scaled, or rounded */
+    LS_CAUSE_ATTENTION_SET,  /* window, blocks, or any other run of keys */
+    LS_CAUSE_TARGET_SET,     /* targets lost, or counted though ignored */
+    LS_CAUSE_NORM_FORM,      /* mean subtracted or not, weight 1 + w or left out */
+    LS_CAUSE_LOST_TERM,      /* of a gradient: one term left out */
+    LS_CAUSE_ASSIGNED,       /* a gradient written where it should be added */
+    LS_CAUSE_WRONG_PARAM,    /* another parameter, or another rank's shard of it */
+    LS_CAUSE_LOCAL_MAXIMUM,  /* of a vocabulary shard in the softmax of all */
+    LS_CAUSE_POSITION_BIAS,  /* scores less by the distance, as ALiBi's */
+    LS_CAUSE_OTHER_SEQUENCE, /* queries, keys or values of two sequences exchanged */
+    LS_CAUSE_CORRUPTED_ROW,  /* one row is wrong, all others are right */
     LS_CAUSES
 } ls_cause;
 

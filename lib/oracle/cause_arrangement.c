@@ -67,7 +67,9 @@ static void try_blocks(ls_search *search, const axis *a, size_t count)
             search->trial[o * a->extent * a->inner + e] = search->of->right[r];
             search->trial_bound[o * a->extent * a->inner + e] = search->of->bound[r];
         }
+    search->fitted = count;
     ls_search_propose(search, LS_CAUSE_SHARD_ORDER, search->trial, search->trial_bound, text);
+    search->fitted = 0;
 }
 
 /* ---- the result read in another shape ---- */
@@ -130,6 +132,41 @@ static void try_joins(ls_search *search)
         snprintf(text, sizeof text, "queries and keys are exchanged");
         try_exchange(search, LS_CAUSE_TRANSPOSED, last.extent, last.extent, 1, text);
     }
+}
+
+/* [S, B, ...] taken for [B, S, ...]: of the `run` sequences of each rank, and of the tokens of each
+ * of `shards`, by the elements' order in memory. */
+static void exchange_local(const ls_graph_node *node, size_t run, size_t shards, const double *from,
+                           double *to)
+{
+    const size_t S = node->dims[1], width = node->dims[2];
+    const size_t own = S / shards;
+    for (size_t b = 0; b < node->dims[0]; b += run)
+        for (size_t s = 0; s < S; s += own)
+            for (size_t k = 0; k < run * own; k++) /* [own][run] in memory, read as [run][own] */
+                memcpy(to + ((b + k / own) * S + s + k % own) * width,
+                       from + ((b + k % run) * S + s + k / run) * width, width * sizeof *to);
+}
+
+static void try_local_exchanges(ls_search *search)
+{
+    const ls_graph_node *node = search->node;
+    char text[LS_EVIDENCE];
+    if (node->n_dims != 3 || node->dims[0] != search->graph->B || node->dims[1] != search->graph->S)
+        return;
+    for (size_t run = 2; run <= node->dims[0]; run++)
+        for (size_t shards = 1; shards <= 16 && 2 * shards <= node->dims[1]; shards++) {
+            if (node->dims[0] % run || node->dims[1] % shards) continue;
+            exchange_local(node, run, shards, search->of->right, search->trial);
+            exchange_local(node, run, shards, search->of->bound, search->trial_bound);
+            snprintf(
+                text, sizeof text,
+                "axes B and S are exchanged in memory within %zu sequences and %zu tokens: [S, "
+                "B, ...] is taken for [B, S, ...]",
+                run, node->dims[1] / shards);
+            ls_search_propose(search, LS_CAUSE_TRANSPOSED, search->trial, search->trial_bound,
+                              text);
+        }
 }
 
 /* Every T-th element of an axis belongs to a shard, in the place of runs. */
@@ -385,12 +422,14 @@ ls_status ls_cause_arrangement(ls_search *search)
             if (a.extent % T == 0 && a.extent >= T) try_blocks(search, &a, T);
     }
     try_joins(search);
+    try_local_exchanges(search);
     try_strides(search);
     if (!search->fits[LS_CAUSE_SHARD_ORDER] && local && search->best.cause == LS_CAUSE_NONE) {
         if (is_linear(node)) LS_TRY(try_input_order(search, node->inputs[0]));
         if (is_linear(node) || node->make == LS_MAKE_EMBEDDING)
             LS_TRY(try_weight_order(search, node));
     }
+    LS_TRY(ls_cause_pairing(search));
 exit:
     return status;
 }

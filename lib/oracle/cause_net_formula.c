@@ -25,6 +25,38 @@ exit:
     return status;
 }
 
+/* Padding on the other side, a gradient that is assigned, alpha over the span. */
+static ls_status try_forms(ls_search *search)
+{
+    ls_status status = LS_OK;
+    static const struct {
+        ls_cause cause;
+        unsigned kinds;
+        ls_variant variant;
+        const char *text;
+    } forms[] = {
+        {LS_CAUSE_PADDED_SIDE,
+         CONVS | POOLS,
+         {.padded_behind = true},
+         "windows are padded on the other side: as little before the image as they should be after "
+         "it"},
+        {LS_CAUSE_ASSIGNED,
+         NET_KIND(MAX_POOL),
+         {.assigned = true},
+         "a pixel that is the largest of several windows has the last one's gradient, not their "
+         "sum"},
+        {LS_CAUSE_RESPONSE_ALPHA,
+         NET_KIND(RESPONSE_NORM),
+         {.alpha_over_span = true},
+         "alpha is divided by the span of channels"}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (ls_net_can_concern(search, forms[i].kinds))
+            LS_TRY(ls_net_try(search, forms[i].cause, forms[i].kinds, &forms[i].variant,
+                              forms[i].text));
+exit:
+    return status;
+}
+
 /* What stands at place `to` of a weight's row comes from place `from`. */
 typedef size_t rearrangement(const ls_net_shape *in, const ls_net_layer *layer, size_t to);
 
@@ -112,6 +144,7 @@ ls_status ls_cause_net_formula(ls_search *search)
     ls_status status = LS_OK;
     if (search->node->phase == LS_GRAPH_UPDATE) goto exit;
     LS_TRY(try_pooling(search));
+    LS_TRY(try_forms(search));
     if (ls_net_can_concern(search, CONVS)) {
         const ls_variant flipped = {.flipped = true};
         LS_TRY(ls_net_try(search, LS_CAUSE_KERNEL_FLIPPED, CONVS, &flipped,

@@ -55,6 +55,14 @@ static ls_status try_form(ls_search *search, size_t f, const ls_variant_grid *gr
         variant.statistics_back_whole = true;
         LS_TRY(ls_net_try(search, forms[f].cause, NORMS, &variant, text));
     }
+    if (search->node->make == LS_MAKE_GRADIENT && f == 0) {
+        const ls_variant means = {.grid = *grid, .statistics_back_means = true};
+        snprintf(text, sizeof text,
+                 "the gradient's means are means of the parts' own, however many values each has "
+                 "(%s)",
+                 blocks);
+        LS_TRY(ls_net_try(search, LS_CAUSE_AVERAGED_STATISTICS, NORMS, &means, text));
+    }
 exit:
     return status;
 }

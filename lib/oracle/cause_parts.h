@@ -92,6 +92,22 @@ ls_status ls_search_need_inputs(ls_search *search, int node, ls_change *change,
 ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_change *change,
                         const char *evidence) LS_MUST_USE;
 
+/* ... with nothing changed but the variant. */
+ls_status ls_search_try_variant(ls_search *search, ls_cause cause, unsigned kinds,
+                                const ls_variant *variant, const char *evidence) LS_MUST_USE;
+/* Whether a hypothesis about these kinds can matter at all. */
+bool ls_search_can_concern(const ls_search *search, unsigned kinds);
+
+/* ---- cause_number.c: one number of a formula, fitted ---- */
+
+/* The positive number `member` (its offset in ls_variant) with which the node is nearest to the
+ * candidate, by least squares from numbers near `right`. *ret_done false: no work is left, or
+ * nothing depends on it. */
+ls_status ls_search_fit(ls_search *search, size_t member, double right, double *ret_value,
+                        bool *ret_done) LS_MUST_USE;
+/* How far off a fitted number may be, relative. */
+double ls_search_fit_slack(const ls_search *search);
+
 /* ---- cause_fit.c: a sum as parts, each with a factor ---- */
 
 /* Elements of an operand in which the node is linear: those whose place e has e / inner % extent in
@@ -170,5 +186,9 @@ ls_cause_family ls_cause_net_halo, ls_cause_net_statistics, ls_cause_net_sums, l
 
 /* cause_net_grids.c: multiplications of one evaluation of a network's node, roughly. */
 double ls_net_work_of(const ls_graph *graph, int place);
+
+/* Those that ls_cause_formulas and ls_cause_arrangement go on with, and the last of all. */
+ls_cause_family ls_cause_attention, ls_cause_rotary, ls_cause_targets, ls_cause_terms;
+ls_cause_family ls_cause_pairing, ls_cause_corrupted;
 
 #endif

@@ -98,6 +98,15 @@ static bool goes_backward(const struct ls_check *check, const ls_judged *judged)
     return check->graph->nodes[judged->golden->node].phase == LS_GRAPH_BACKWARD;
 }
 
+/* The heads' outputs, or what goes back through the scores. */
+static bool is_of_attention(const ls_graph *graph, const ls_judged *judged)
+{
+    const ls_graph_node *node = &graph->nodes[judged->golden->node];
+    if (node->make != LS_MAKE_GRADIENT) return node->make == LS_MAKE_HEADS;
+    const ls_point point = graph->nodes[node->of].point;
+    return point == LS_POINT_QUERY || point == LS_POINT_KEY || point == LS_POINT_VALUE;
+}
+
 static bool explains(const struct ls_check *check, const ls_finding *finding, const ls_judged *root)
 {
     if (has_alike(check, finding, root)) return true;
@@ -106,12 +115,17 @@ static bool explains(const struct ls_check *check, const ls_finding *finding, co
     case LS_CAUSE_INTERLEAVED:
     case LS_CAUSE_TRANSPOSED:
         return share_parameter(check, finding, root) || is_of_weight(check, finding, root);
+    case LS_CAUSE_ROTARY:
+        return share_parameter(check, finding, root);
     case LS_CAUSE_NOT_REDUCED: /* of a part of the batch */
     case LS_CAUSE_TIED_ONE_SIDE:
         return share_reader(check, finding, root);
-    case LS_CAUSE_CAUSAL_MASK: /* the heads' outputs are made of the probabilities */
+    case LS_CAUSE_CAUSAL_MASK: /* the heads' outputs are made of the same probabilities */
     case LS_CAUSE_SCORE_SCALE:
-        return check->graph->nodes[root->golden->node].make == LS_MAKE_HEADS;
+    case LS_CAUSE_ATTENTION_SET:
+    case LS_CAUSE_POSITION_BIAS:
+    case LS_CAUSE_OTHER_SEQUENCE:
+        return is_of_attention(check->graph, root);
     case LS_CAUSE_DROPOUT_MASK:
         return goes_backward(check, finding->tensor) && goes_backward(check, root) &&
                finding->tensor->golden->step == root->golden->step;

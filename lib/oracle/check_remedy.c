@@ -83,6 +83,31 @@ const char *ls_cause_remedy(ls_cause cause)
                              "which of equal pixels is the largest: the first in rows and columns",
         [LS_CAUSE_KERNEL_FLIPPED] = "y[r] takes w[i] x[r stride - padding + i]: kernels are not "
                                     "turned; weights are [made, read / groups, kernel_h, kernel_w]",
+        [LS_CAUSE_PADDED_SIDE] = "pad as the layer says, top and left first: a library's \"same\" "
+                                 "padding puts the odd pixel on the other side",
+        [LS_CAUSE_RESPONSE_ALPHA] = "k + alpha times the sum of squares: alpha is not divided by "
+                                    "the span (PyTorch's LocalResponseNorm divides)",
+        [LS_CAUSE_ROTARY] = "compare rope_theta and rope scaling with config.json, and compute "
+                            "angles, cosines and sines in binary32",
+        [LS_CAUSE_ATTENTION_SET] = "query i sees the keys 0 to i of its sequence: no window, no "
+                                   "blocks; look at what a shard or block of keys leaves out",
+        [LS_CAUSE_TARGET_SET] = "a target of -100 is ignored, no other is: fetch the next shard's "
+                                "first token for the last target, and compare ignore_index",
+        [LS_CAUSE_NORM_FORM] = "LayerNorm subtracts the mean, RMSNorm does not; the weight is a "
+                               "factor, w and not 1 + w",
+        [LS_CAUSE_LOST_TERM] = "write the derivative down again: every occurrence of x in the "
+                               "formula has a term",
+        [LS_CAUSE_ASSIGNED] = "add to the gradient (+=, index_add, atomicAdd) where several terms "
+                              "meet in one element",
+        [LS_CAUSE_WRONG_PARAM] = "compare which parameter, and which rank's shard of it, the "
+                                 "operation reads",
+        [LS_CAUSE_LOCAL_MAXIMUM] = "take the largest logit over all shards (an all-reduce by "
+                                   "maximum) before exp",
+        [LS_CAUSE_POSITION_BIAS] = "this model adds nothing to its scores",
+        [LS_CAUSE_OTHER_SEQUENCE] = "compare how sequences are numbered where queries, keys and "
+                                    "values meet",
+        [LS_CAUSE_CORRUPTED_ROW] = "look at what wrote this row: a race, a buffer that was used "
+                                   "again, a tile's edge",
         [LS_CAUSE_RESIDUAL] = "add what the block was given (before its norm, where norms come "
                               "first); backward, pass the sum's gradient on to both of its terms",
     };

@@ -48,6 +48,19 @@ static void see(const evaluation *e, query *at)
     if (causal && end < (long)e->S) at->seen = end > 0 ? (size_t)end : 0;
     if (e->batch->lengths && !v->mask_padding && (size_t)e->batch->lengths[at->b] < at->seen)
         at->seen = (size_t)e->batch->lengths[at->b];
+    if (v->window) {
+        if (at->i + 1 > v->window + at->from) at->from = at->i + 1 - v->window;
+        if (at->i + v->window < at->seen) at->seen = at->i + v->window;
+    }
+    if (v->chunk) {
+        const size_t first = at->i / v->chunk * v->chunk, end_of_chunk = first + v->chunk;
+        if (first > at->from) at->from = first;
+        if (end_of_chunk < at->seen) at->seen = end_of_chunk;
+    }
+    if (v->ranges) {
+        const size_t *range = v->ranges + 2 * (at->b * e->S + at->i);
+        at->from = range[0], at->seen = range[1];
+    }
     if (at->from >= at->seen) at->from = at->seen = 0;
     if (at->seen == 0 && v->mask_even) at->seen = e->S, at->even = true;
 }
@@ -81,6 +94,11 @@ static void probabilities(const evaluation *e, const query *at, const double *q,
         for (size_t c = 0; c < dh && !at->even; c++)
             approx_sum_add(&score, approx_exact(q[at->q + c] * k[at->kv + j * at->kv_stride + c]));
         P[j] = approx_multiply(e->p, approx_sum_end(e->p, &score), scale_of(e));
+        if (e->variant.alibi) {
+            const double slope = pow(2, -8.0 * (double)(at->h + 1) / (double)e->config->heads);
+            const double away = (double)at->i - (double)j;
+            P[j] = approx_subtract(e->p, P[j], approx_exact(slope * away));
+        }
     }
     ls_evaluate_softmax(e->p, P + at->from, at->seen - at->from);
 }
@@ -142,7 +160,8 @@ static void score_gradient(const evaluation *e, const query *at, const double *d
     probability_gradient(e, at, d_o, v, w);
     for (size_t j = at->from; j < at->seen; j++)
         approx_sum_add(&along, approx_product(w->P[j], w->dP[j]));
-    const approx mean = approx_sum_end(e->p, &along);
+    const bool lost = e->variant.lost_term == LS_TERM_SOFTMAX_MEAN;
+    const approx mean = lost ? approx_exact(0) : approx_sum_end(e->p, &along);
     for (size_t j = at->from; j < at->seen; j++)
         w->dP[j] = approx_multiply(e->p, w->P[j], approx_subtract(e->p, w->dP[j], mean));
 }

@@ -2,6 +2,8 @@
  *
  *     e = token_row + position_row + type_row          a sum of up to three terms
  *     row v of a table: sum of de over the tokens that took it; none: 0 exactly */
+#include <string.h>
+
 #include "oracle/operation_parts.h"
 
 /* Which row of table `slot` token t took. */
@@ -32,8 +34,11 @@ ls_status ls_evaluate_embedding_params(const evaluation *e, const ls_graph_node 
 {
     const size_t D = e->config->d_model;
     const double *dy = gradient_of(e, reader);
-    for (size_t t = 0; t < e->B * e->S; t++)
-        for (size_t c = 0; c < D; c++)
-            approx_sum_add(&out[row_of(e, slot, t) * D + c], approx_input(e->p, dy[t * D + c]));
+    for (size_t t = 0; t < e->B * e->S; t++) {
+        approx_sum *row = out + row_of(e, slot, t) * D;
+        if (e->variant.row_written == LS_ROW_FIRST && row->count > 0) continue;
+        if (e->variant.row_written == LS_ROW_LAST) memset(row, 0, D * sizeof *row);
+        for (size_t c = 0; c < D; c++) approx_sum_add(&row[c], approx_input(e->p, dy[t * D + c]));
+    }
     return LS_OK;
 }

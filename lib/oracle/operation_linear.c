@@ -30,22 +30,43 @@ static product product_of(const evaluation *e, const ls_graph_node *node)
     return m;
 }
 
+static double to_bf16(double value)
+{
+    const int exponent = value == 0 ? 0 : ilogb(value);
+    return ldexp(rint(ldexp(value, 7 - exponent)), exponent - 7);
+}
+
+/* The cosine and sine of pair i at position s. */
+static void rotation(const evaluation *e, size_t s, size_t i, approx *ret_cos, approx *ret_sin)
+{
+    const ls_variant *v = &e->variant;
+    const double theta = v->rope_theta > 0 ? v->rope_theta : e->config->rope_theta;
+    double frequency = v->rope_frequencies
+                           ? v->rope_frequencies[i]
+                           : pow(theta, -2.0 * (double)i / (double)ls_config_head_width(e->config));
+    if (v->rope_rounding == LS_ROPE_FREQUENCIES) frequency = to_bf16(frequency);
+    double angle = (double)position_of(e, s) * frequency;
+    if (v->rope_rounding == LS_ROPE_ANGLES) angle = to_bf16(angle);
+    const double off = (2 + 4 * fabs(angle)) * e->p->u;
+    *ret_cos = (approx){cos(angle), off}, *ret_sin = (approx){sin(angle), off};
+    if (v->rope_rounding == LS_ROPE_TABLES)
+        ret_cos->value = to_bf16(ret_cos->value), ret_sin->value = to_bf16(ret_sin->value);
+}
+
 /* Turns the pairs of every head of a row at position s; backward: the other way. */
 static void turn(const evaluation *e, approx *row, size_t width, size_t s, bool backward)
 {
     const size_t dh = ls_config_head_width(e->config), half = dh / 2;
     const ls_variant *v = &e->variant;
-    const double theta = v->rope_theta > 0 ? v->rope_theta : e->config->rope_theta;
     if (v->unturned) return;
     if (v->turned_back) backward = !backward;
     for (size_t h = 0; h < width / dh; h++)
         for (size_t i = 0; i < half; i++) {
             approx *first = row + h * dh + (v->adjacent_pairs ? 2 * i : i);
             approx *second = first + (v->adjacent_pairs ? 1 : half);
-            const double angle =
-                (double)position_of(e, s) * pow(theta, -2.0 * (double)i / (double)dh);
-            const double off = (2 + 4 * fabs(angle)) * e->p->u;
-            const approx c = {cos(angle), off}, t = {backward ? -sin(angle) : sin(angle), off};
+            approx c, t;
+            rotation(e, s, i, &c, &t);
+            if (backward) t.value = -t.value;
             const approx a = *first, b = *second;
             *first =
                 approx_subtract(e->p, approx_multiply(e->p, a, c), approx_multiply(e->p, b, t));

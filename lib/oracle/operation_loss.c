@@ -15,9 +15,11 @@ typedef struct labels {
     size_t rows, choices;
     double smoothing;
     size_t valid;
-    size_t padded;         /* further logits of 0 */
-    double factor;         /* of the sum of exponentials */
-    const double *weights; /* per sequence; NULL: 1 */
+    size_t padded;               /* further logits of 0 */
+    double factor;               /* of the sum of exponentials */
+    const double *weights;       /* per sequence; NULL: 1 */
+    const double *token_weights; /* per token; NULL: 1 */
+    size_t maximum_shards;       /* each with a maximum of its own; 0: one for all */
 } labels;
 
 static labels labels_of(const evaluation *e, const ls_graph_node *node)
@@ -42,6 +44,8 @@ static labels labels_of(const evaluation *e, const ls_graph_node *node)
     if (node->make != LS_MAKE_ORDER_LOSS) {
         l.padded = e->variant.padded_words;
         if (e->variant.valid && l.valid > 0) l.valid = e->variant.valid;
+        l.token_weights = node->make == LS_MAKE_TOKEN_LOSS ? e->variant.token_weights : NULL;
+        l.maximum_shards = e->variant.maximum_shards;
     }
     return l;
 }
@@ -54,7 +58,45 @@ static bool is_valid(const labels *l, size_t t)
 /* The factor of row t's loss. */
 static double weight_of(const labels *l, const evaluation *e, size_t t)
 {
+    if (l->token_weights) return l->token_weights[t];
     return l->weights ? l->weights[t / (l->rows / e->B)] : 1;
+}
+
+/* ---- a maximum for each shard of the vocabulary ---- */
+
+/* Words in each of the shards, the last of which may have fewer. */
+static size_t words_of_shard(const evaluation *e, const labels *l)
+{
+    return ls_axis_extent(ls_config_vocab_axis(e->config)) / l->maximum_shards;
+}
+
+/* exp(z - the largest of its shard) in place of z, and the sum of these; the label's shard's
+ * largest. */
+static approx shard_exponentials(const evaluation *e, const labels *l, approx *z, int32_t label,
+                                 double *ret_largest)
+{
+    const size_t words = words_of_shard(e, l);
+    approx_sum sum = {0};
+    for (size_t first = 0; first < l->choices; first += words) {
+        const size_t end = first + words < l->choices ? first + words : l->choices;
+        double largest = -HUGE_VAL;
+        for (size_t j = first; j < end; j++) largest = fmax(largest, z[j].value);
+        if ((size_t)label >= first && (size_t)label < end) *ret_largest = largest;
+        for (size_t j = first; j < end; j++) {
+            z[j] = approx_exp(e->p, approx_subtract(e->p, z[j], approx_exact(largest)));
+            approx_sum_add(&sum, z[j]);
+        }
+    }
+    return approx_sum_end(e->p, &sum);
+}
+
+static approx sharded_loss(const evaluation *e, const labels *l, approx *row, int32_t label)
+{
+    const approx target = row[label];
+    double largest = 0;
+    const approx all = shard_exponentials(e, l, row, label, &largest);
+    const approx own = approx_subtract(e->p, target, approx_exact(largest));
+    return approx_subtract(e->p, approx_log(e->p, all), own);
 }
 
 static approx row_loss(const ls_precision *p, const labels *l, const double *z, size_t t)
@@ -92,11 +134,21 @@ static approx row_loss(const ls_precision *p, const labels *l, const double *z, 
 
 ls_status ls_evaluate_loss(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
+    ls_status status = LS_OK;
     const labels l = labels_of(e, node);
     const double *z = value_of(e, node->inputs[0]);
-    for (size_t t = 0; t < l.rows; t++)
-        if (is_valid(&l, t)) approx_sum_add(&out[t], row_loss(e->p, &l, z + t * l.choices, t));
-    return LS_OK;
+    approx *row = malloc(l.choices * sizeof *row);
+    if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", node->name);
+    for (size_t t = 0; t < l.rows; t++) {
+        if (!is_valid(&l, t)) continue;
+        for (size_t j = 0; l.maximum_shards && j < l.choices; j++)
+            row[j] = approx_input(e->p, z[t * l.choices + j]);
+        approx_sum_add(&out[t], l.maximum_shards ? sharded_loss(e, &l, row, l.of[t])
+                                                 : row_loss(e->p, &l, z + t * l.choices, t));
+    }
+exit:
+    free(row);
+    return status;
 }
 
 ls_status ls_evaluate_loss_backward(const evaluation *e, const ls_graph_node *reader, int slot,
@@ -115,7 +167,13 @@ ls_status ls_evaluate_loss_backward(const evaluation *e, const ls_graph_node *re
         if (!is_valid(&l, t)) continue;
         for (size_t j = 0; j < l.choices; j++) row[j] = approx_input(p, z[t * l.choices + j]);
         for (size_t j = l.choices; j < columns; j++) row[j] = approx_exact(0);
-        ls_evaluate_softmax(p, row, columns);
+        if (l.maximum_shards) {
+            double largest = 0;
+            const approx all = shard_exponentials(e, &l, row, l.of[t], &largest);
+            for (size_t j = 0; j < l.choices; j++) row[j] = approx_divide(p, row[j], all);
+        } else {
+            ls_evaluate_softmax(p, row, columns);
+        }
         const double share = weight_of(&l, e, t) / (double)l.valid;
         for (size_t j = 0; j < l.choices; j++) {
             const double q = even + ((size_t)l.of[t] == j ? 1 - l.smoothing : 0);

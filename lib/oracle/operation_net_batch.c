@@ -62,7 +62,8 @@ static ls_status batch_create(const evaluation *e, const ls_graph_node *node, ba
     ls_status status = LS_OK;
     batch b = {.l = ls_net_layer_at(e, node)};
     const ls_variant_grid *grid = &e->variant.grid;
-    const bool cut = e->variant.statistics != LS_STATISTICS_AS_IS;
+    const bool cut =
+        e->variant.statistics != LS_STATISTICS_AS_IS || e->variant.statistics_back_means;
     const size_t samples = cut && grid->samples ? grid->samples : 1;
     const size_t down = cut && grid->down ? grid->down : 1;
     const size_t across = cut && grid->across ? grid->across : 1;
@@ -274,10 +275,34 @@ static void gradient_means(const evaluation *e, const batch *b, size_t g, approx
     approx *means[2] = {ret_shift, ret_scale};
     const bool own =
         e->variant.statistics == LS_STATISTICS_LOCAL && !e->variant.statistics_back_whole;
+    for (int k = 0; k < 2 && e->variant.statistics_back_means; k++) {
+        approx_sum sum = {0};
+        for (size_t at = 0; at < b->blocks; at++)
+            approx_sum_add(&sum, over(e->p, &sums[k][at], b->of[at].count));
+        *means[k] = over(e->p, &sum, (double)b->blocks);
+    }
+    if (e->variant.statistics_back_means) return;
     for (int k = 0; k < 2; k++) {
         const approx_sum sum = own ? sums[k][g] : all_of(sums[k], b->blocks);
         *means[k] = over(e->p, &sum, own ? b->of[g].count : total(b));
     }
+}
+
+/* The blocks' statistics are those of everything: only the gradient's means are the blocks' own. */
+static ls_status share_statistics(const evaluation *e, const ls_graph_node *reader, batch *b,
+                                  const double *x, size_t channel)
+{
+    ls_status status = LS_OK;
+    evaluation plain = *e;
+    batch all = {0};
+    plain.variant.statistics_back_means = false;
+    LS_TRY(batch_create(&plain, reader, &all));
+    find_statistics(&plain, &all, x, channel);
+    for (size_t g = 0; g < b->blocks; g++)
+        b->of[g].mean = all.of[0].mean, b->of[g].rstd = all.of[0].rstd;
+exit:
+    batch_free(&all);
+    return status;
 }
 
 ls_status ls_evaluate_batch_norm_backward(const evaluation *e, const ls_graph_node *reader,
@@ -295,6 +320,7 @@ ls_status ls_evaluate_batch_norm_backward(const evaluation *e, const ls_graph_no
     if (!means) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sums of %s", reader->name);
     for (size_t channel = 0; channel < b.l.in.channels; channel++) {
         find_statistics(e, &b, x, channel);
+        if (e->variant.statistics_back_means) LS_TRY(share_statistics(e, reader, &b, x, channel));
         find_gradient_sums(e, &b, x, dy, channel);
         for (size_t g = 0; g < b.blocks; g++)
             gradient_means(e, &b, g, &means[2 * g], &means[2 * g + 1]);

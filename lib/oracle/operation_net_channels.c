@@ -28,6 +28,11 @@ static void first_and_end(const net_layer *l, size_t c, size_t *ret_first, size_
     *ret_end = c + behind < l->in.channels ? c + behind : l->in.channels;
 }
 
+static double alpha_of(const evaluation *e, const net_layer *l)
+{
+    return l->layer->alpha / (e->variant.alpha_over_span ? (double)l->layer->span : 1);
+}
+
 static void load(const evaluation *e, const net_layer *l, const double *x, column *of)
 {
     const ls_precision *p = e->p;
@@ -39,7 +44,7 @@ static void load(const evaluation *e, const net_layer *l, const double *x, colum
         for (size_t i = first; i < end; i++)
             approx_sum_add(&sum, approx_product(of->x[i], of->x[i]));
         const approx scaled =
-            approx_multiply(p, approx_constant(p, l->layer->alpha), approx_sum_end(p, &sum));
+            approx_multiply(p, approx_constant(p, alpha_of(e, l)), approx_sum_end(p, &sum));
         of->d[c] = approx_add(p, approx_constant(p, l->layer->k), scaled);
         of->power[c] = minus_power(p, of->d[c], l->layer->beta);
     }
@@ -82,7 +87,7 @@ ls_status ls_evaluate_response_norm_backward(const evaluation *e, const ls_graph
     const ls_precision *p = e->p;
     const net_layer l = ls_net_layer_at(e, reader);
     const double *x = operand_of(e, reader, 0), *dy = gradient_of(e, reader);
-    const approx twice = approx_constant(p, 2 * l.layer->alpha * l.layer->beta);
+    const approx twice = approx_constant(p, 2 * alpha_of(e, &l) * l.layer->beta);
     column of = {0};
     (void)slot;
     LS_TRY(column_create(e, &l, &of));

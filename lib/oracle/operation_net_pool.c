@@ -106,6 +106,7 @@ static void send_to_largest(const evaluation *e, const net_layer *l, const net_h
             open = true;
         }
     if (open) d.error += fabs(d.value);
+    if (e->variant.assigned) dx[at] = (approx_sum){0};
     approx_sum_add(&dx[at], d);
 }
 

@@ -10,6 +10,18 @@
 
 #include "oracle/operation_parts.h"
 
+/* Whether the mean is subtracted. */
+static bool is_centred(const evaluation *e)
+{
+    return (e->config->norm == LS_LAYER_NORM) != e->variant.centred_flipped;
+}
+
+static approx weight_of(const evaluation *e, double weight)
+{
+    if (e->variant.unweighted) return approx_exact(1);
+    return approx_exact(e->variant.weight_plus_one ? 1 + weight : weight);
+}
+
 /* xhat of a row of D elements, and its rstd. */
 static approx normalize(const evaluation *e, const double *x, size_t D, approx *xhat)
 {
@@ -17,13 +29,13 @@ static approx normalize(const evaluation *e, const double *x, size_t D, approx *
     const approx width = approx_exact((double)D);
     approx mean = approx_exact(0);
     approx_sum sum = {0}, squares = {0};
-    if (e->config->norm == LS_LAYER_NORM) {
+    if (is_centred(e)) {
         for (size_t i = 0; i < D; i++) approx_sum_add(&sum, approx_input(p, x[i]));
         mean = approx_divide(p, approx_sum_end(p, &sum), width);
     }
     for (size_t i = 0; i < D; i++) {
         xhat[i] = approx_input(p, x[i]);
-        if (e->config->norm == LS_LAYER_NORM) xhat[i] = approx_subtract(p, xhat[i], mean);
+        if (is_centred(e)) xhat[i] = approx_subtract(p, xhat[i], mean);
         approx_sum_add(&squares, approx_product(xhat[i], xhat[i]));
     }
     const approx over = approx_exact((double)(e->variant.unbiased && D > 1 ? D - 1 : D));
@@ -48,7 +60,7 @@ ls_status ls_evaluate_norm(const evaluation *e, const ls_graph_node *node, appro
     for (size_t t = 0; t < rows; t++) {
         normalize(e, x + t * D, D, xhat);
         for (size_t i = 0; i < D; i++) {
-            approx y = approx_multiply(e->p, xhat[i], approx_exact(scale[i]));
+            approx y = approx_multiply(e->p, xhat[i], weight_of(e, scale[i]));
             if (shift) y = approx_add(e->p, y, approx_exact(shift[i]));
             approx_sum_add(&out[t * D + i], y);
         }
@@ -74,7 +86,7 @@ ls_status ls_evaluate_norm_backward(const evaluation *e, const ls_graph_node *re
         const approx rstd = normalize(e, x + t * D, D, xhat);
         approx_sum sum = {0}, along = {0};
         for (size_t i = 0; i < D; i++) {
-            g[i] = approx_multiply(p, approx_input(p, dy[t * D + i]), approx_exact(scale[i]));
+            g[i] = approx_multiply(p, approx_input(p, dy[t * D + i]), weight_of(e, scale[i]));
             approx_sum_add(&sum, g[i]);
             approx_sum_add(&along, approx_product(g[i], xhat[i]));
         }
@@ -82,8 +94,10 @@ ls_status ls_evaluate_norm_backward(const evaluation *e, const ls_graph_node *re
         const approx mean_gx = approx_divide(p, approx_sum_end(p, &along), width);
         for (size_t i = 0; i < D; i++) {
             approx rest = g[i];
-            if (e->config->norm == LS_LAYER_NORM) rest = approx_subtract(p, rest, mean_g);
-            rest = approx_subtract(p, rest, approx_multiply(p, xhat[i], mean_gx));
+            if (is_centred(e) && e->variant.lost_term != LS_TERM_NORM_MEAN)
+                rest = approx_subtract(p, rest, mean_g);
+            if (e->variant.lost_term != LS_TERM_NORM_ALONG)
+                rest = approx_subtract(p, rest, approx_multiply(p, xhat[i], mean_gx));
             approx_sum_add(&out[t * D + i], approx_multiply(p, rstd, rest));
         }
     }

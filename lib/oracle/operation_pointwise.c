@@ -10,6 +10,10 @@
 #include "lockstep/numerics/random.h"
 #include "oracle/operation_parts.h"
 
+/* Of GELU by tanh: sqrt(2 / pi), and the factor of x^3. */
+#define ROOT 0.79788456080286536
+#define CUBED 0.044715
+
 /* The number that another numbering gives an element: of sequences that begin again at 0, or of
  * tokens that do, as in a shard that counts its own. */
 static size_t numbered(const evaluation *e, const ls_graph_node *node, size_t index)
@@ -40,7 +44,9 @@ approx ls_evaluate_mask(const evaluation *e, const ls_graph_node *node, size_t i
     return v->mask_unscaled ? approx_exact(1) : approx_constant(e->p, 1 / (1 - p));
 }
 
-void ls_evaluate_gelu(const ls_precision *p, bool exact, approx x, approx *ret_y, approx *ret_slope)
+/* GELU and its derivative; exact: with erf, else with tanh and these two numbers. */
+static void gelu(const ls_precision *p, bool exact, double root, double cubed, approx x,
+                 approx *ret_y, approx *ret_slope)
 {
     const approx one = approx_exact(1), half_x = approx_multiply(p, approx_exact(0.5), x);
     approx t, slope;
@@ -52,12 +58,12 @@ void ls_evaluate_gelu(const ls_precision *p, bool exact, approx x, approx *ret_y
         /* d erf(x / sqrt 2) / dx = sqrt(2 / pi) exp(-x^2 / 2) */
         slope = approx_multiply(p, approx_constant(p, 0.79788456080286536), approx_exp(p, minus));
     } else {
-        const approx c = approx_constant(p, 0.79788456080286536);
+        const approx c = approx_constant(p, root);
         const approx square = approx_multiply(p, x, x);
-        const approx cubic = approx_multiply(p, approx_constant(p, 0.044715), square);
+        const approx cubic = approx_multiply(p, approx_constant(p, cubed), square);
         t = approx_tanh(p, approx_multiply(p, c, approx_add(p, x, approx_multiply(p, cubic, x))));
         const approx inner =
-            approx_add(p, one, approx_multiply(p, approx_constant(p, 0.134145), square));
+            approx_add(p, one, approx_multiply(p, approx_constant(p, 3 * cubed), square));
         slope = approx_multiply(p, approx_subtract(p, one, approx_multiply(p, t, t)),
                                 approx_multiply(p, c, inner));
     }
@@ -65,6 +71,11 @@ void ls_evaluate_gelu(const ls_precision *p, bool exact, approx x, approx *ret_y
     *ret_y = approx_multiply(p, half_x, sum);
     *ret_slope = approx_add(p, approx_multiply(p, approx_exact(0.5), sum),
                             approx_multiply(p, half_x, slope));
+}
+
+void ls_evaluate_gelu(const ls_precision *p, bool exact, approx x, approx *ret_y, approx *ret_slope)
+{
+    gelu(p, exact, ROOT, CUBED, x, ret_y, ret_slope);
 }
 
 /* g sigma(c g) and its derivative sigma (1 + c g (1 - sigma)); silu: c = 1. */
@@ -107,9 +118,13 @@ static void activation(const evaluation *e, const ls_graph_node *node, approx x,
         *ret_slope = approx_exact(x.value > 0 ? 1 : 0);
         break;
     default:
-        ls_evaluate_gelu(e->p, form == LS_ACTIVATION_ERF, x, ret_y, ret_slope);
+        gelu(e->p, form == LS_ACTIVATION_ERF,
+             e->variant.gelu_root > 0 ? e->variant.gelu_root : ROOT,
+             e->variant.gelu_cubic > 0 ? e->variant.gelu_cubic : CUBED, x, ret_y, ret_slope);
         break;
     }
+    if (e->variant.lost_term == LS_TERM_ACTIVATION_SLOPE) /* y / x, which the other term has not */
+        *ret_slope = x.value != 0 ? approx_divide(e->p, *ret_y, x) : approx_exact(0.5);
 }
 
 ls_status ls_evaluate_pointwise(const evaluation *e, const ls_graph_node *node, approx_sum *out)

@@ -67,6 +67,30 @@ typedef enum ls_statistics_form {
     LS_STATISTICS_MOMENTS     /* means of the blocks' means and mean squares; variance from these */
 } ls_statistics_form;
 
+/* What is rounded to bf16 on the way to the factors of a rotation. */
+typedef enum ls_rope_rounding {
+    LS_ROPE_AS_IS = 0,
+    LS_ROPE_FREQUENCIES, /* the angle of one position     */
+    LS_ROPE_ANGLES,      /* position times that           */
+    LS_ROPE_TABLES       /* the cosine and sine of angles */
+} ls_rope_rounding;
+
+/* Of a gradient that goes through a formula: the term that is left out. */
+typedef enum ls_lost_term {
+    LS_TERM_NONE = 0,
+    LS_TERM_NORM_MEAN,       /* - mean(g)                              */
+    LS_TERM_NORM_ALONG,      /* - xhat mean(g xhat)                    */
+    LS_TERM_SOFTMAX_MEAN,    /* - sum of P dP                          */
+    LS_TERM_ACTIVATION_SLOPE /* x times the slope of what x multiplies */
+} ls_lost_term;
+
+/* What a row of an embedding's gradient holds where several tokens took the row. */
+typedef enum ls_row_written {
+    LS_ROW_SUMMED = 0,
+    LS_ROW_FIRST, /* the first token's part */
+    LS_ROW_LAST   /* the last one's         */
+} ls_row_written;
+
 /* A grid of ranks over a layer: samples, rows, columns; 0 is 1. */
 typedef struct ls_variant_grid {
     size_t samples, down, across;
@@ -80,16 +104,28 @@ typedef struct ls_variant {
     double score_scale; /* in place of 1 / sqrt(dh) */
     ls_mask_form mask;
     int mask_shift;
-    bool mask_padding; /* padded tokens are seen */
-    bool mask_even;    /* who sees nobody has even probabilities over all keys, not zeros */
-    bool kv_modulo;    /* query head h reads key/value head h mod kv_heads */
+    bool mask_padding;    /* padded tokens are seen */
+    bool mask_even;       /* who sees nobody has even probabilities over all keys, not zeros */
+    bool kv_modulo;       /* query head h reads key/value head h mod kv_heads */
+    size_t window;        /* of the keys seen those fewer than so many tokens away */
+    size_t chunk;         /* ... those in the same block of so many tokens */
+    const size_t *ranges; /* in place of all that: [B][S][2], the first key seen and the end */
+    bool alibi;           /* scores - 2^(-8 (h + 1) / H) (i - j) */
 
     /* norms */
-    double norm_eps;  /* in place of the model's; negative: 0 */
-    bool eps_outside; /* 1 / (sqrt(variance) + eps) */
-    bool unbiased;    /* divided by D - 1 */
+    double norm_eps;      /* in place of the model's; negative: 0 */
+    bool eps_outside;     /* 1 / (sqrt(variance) + eps) */
+    bool unbiased;        /* divided by D - 1 */
+    bool centred_flipped; /* RMSNorm subtracts the mean, LayerNorm does not */
+    bool weight_plus_one; /* (1 + w) xhat */
+    bool unweighted;      /* xhat, without w */
 
     ls_activation_form activation;
+    double gelu_cubic; /* in place of 0.044715 */
+    double gelu_root;  /* in place of sqrt(2 / pi) */
+
+    ls_lost_term lost_term;
+    ls_row_written row_written;
 
     /* positions of tokens */
     size_t position_restart; /* they begin again after so many */
@@ -99,6 +135,8 @@ typedef struct ls_variant {
     bool turned_back;        /* the other way */
     bool adjacent_pairs;     /* features 2 i and 2 i + 1 are a pair */
     double rope_theta;
+    const double *rope_frequencies; /* of each pair: the angle of position 1 */
+    ls_rope_rounding rope_rounding;
 
     /* clipping and the optimizer */
     double clip_eps;    /* added to the norm that divides */
@@ -112,6 +150,9 @@ typedef struct ls_variant {
     double softmax_factor; /* the sum of exponentials so many times */
     size_t valid;          /* divides in place of the number of targets */
     const double *weights; /* per sequence: factor of its tokens' losses and of their gradients */
+    const double *token_weights; /* the same per token */
+    size_t maximum_shards; /* so many shards of the vocabulary each subtract a maximum of their own,
+                              and their sums of exponentials are added as they are */
 
     /* dropout: which elements are kept */
     int mask_layer;        /* 1 + another layer's */
@@ -134,6 +175,10 @@ typedef struct ls_variant {
     bool pad_counts;            /* average pooling divides otherwise than the model's */
     bool last_of_ties;          /* a maximum is the last of those that are equal */
     bool flipped;               /* kernels turned by half a turn */
+    bool padded_behind;         /* windows are padded as little before as they now are behind */
+    bool assigned;              /* dx of a maximum is that of the last window, not their sum */
+    bool alpha_over_span;       /* response norm: alpha / span in place of alpha */
+    bool statistics_back_means; /* of dx only: means of dy are means of the blocks' own */
 } ls_variant;
 
 #endif

@@ -23,8 +23,21 @@ typedef struct scene {
     double slack;  /* then: of every bound */
     ls_cause hint; /* ls_case's */
     bool brief;
-    uint64_t at; /* step of the case */
+    uint64_t at;     /* step of the case */
+    ls_dtype format; /* of the candidate: LS_F32 or LS_BF16 */
 } scene;
+
+/* The number of 8 significant bits that is nearest to value, the even one of two. */
+static inline double nearest_bf16(double value)
+{
+    const int exponent = value == 0 ? 0 : ilogb(value);
+    return ldexp(rint(ldexp(value, 7 - exponent)), exponent - 7);
+}
+
+static inline double as_written(const scene *s, double value)
+{
+    return s->format == LS_BF16 ? nearest_bf16(value) : (double)(float)value;
+}
 
 static inline ls_config kind_config(kind k)
 {
@@ -136,8 +149,8 @@ static inline double *zeros(size_t n)
     return z;
 }
 
-/* What is said of `values` in the place of a node, rounded to binary32; they must be wrong unless
- * `right` is set. whole: the candidate's layout; may be NULL. */
+/* What is said of `values` in the place of a node, rounded to the scene's format; they must be
+ * wrong unless `right` is set. whole: the candidate's layout; may be NULL. */
 static inline ls_suspicion suspicion_of(const scene *s, const char *name, const double *values,
                                         const ls_candidate *whole,
                                         const ls_candidate_tensor *as_given, bool may_be_right)
@@ -148,8 +161,8 @@ static inline ls_suspicion suspicion_of(const scene *s, const char *name, const 
     double *candidate = room, *right = room + n, *bound = room + 2 * n;
     ls_suspicion found;
     ck_assert_ptr_nonnull(room);
-    const ls_precision precision = ls_precision_of(LS_F32, 8);
-    for (size_t i = 0; i < n; i++) candidate[i] = (double)(float)values[i];
+    const ls_precision precision = ls_precision_of(s->format, 8);
+    for (size_t i = 0; i < n; i++) candidate[i] = as_written(s, values[i]);
     ck_assert_msg(ls_operation_evaluate(&s->step.operands, place, precision, right, bound) == LS_OK,
                   "%s", ls_error_text());
     for (size_t i = 0; s->upstream && i < n; i++) bound[i] += s->slack;

@@ -105,7 +105,7 @@ START_TEST(attention_both_ways)
     const plain_attention padded = {.scale = 0.5, .shift = 1000, .padding = true};
     const plain_attention unscaled = {.scale = 1, .shift = 1000};
     expect_attention(&s, causal, LS_CAUSE_CAUSAL_MASK, "should see all");
-    expect_attention(&s, padded, LS_CAUSE_CAUSAL_MASK, "padded");
+    expect_attention(&s, padded, LS_CAUSE_ATTENTION_SET, "padded");
     expect_attention(&s, unscaled, LS_CAUSE_SCORE_SCALE, "no scale");
     scene_end(&s);
 }
@@ -314,8 +314,8 @@ START_TEST(rotary)
                  "features 2i and 2i + 1");
     expect_cause(&s, "layers.0.query", turned(&s, 100, 6, false, 1), LS_CAUSE_POSITIONS,
                  "after every 6 tokens");
-    expect_cause(&s, "layers.0.query", turned(&s, 10000, S, false, 1), LS_CAUSE_POSITIONS,
-                 "base 10000");
+    expect_cause(&s, "layers.0.query", turned(&s, 10000, S, false, 1), LS_CAUSE_ROTARY,
+                 "base 10000, not 100");
     expect_cause(&s, "layers.0.query", turned(&s, 100, S, false, -1), LS_CAUSE_POSITIONS,
                  "other way");
     expect_cause(&s, "layers.0.query", turned(&s, 100, S, false, 0), LS_CAUSE_POSITIONS,

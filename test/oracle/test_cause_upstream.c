@@ -128,7 +128,7 @@ START_TEST(llama)
     scene_begin(&s, LLAMA);
     c.rope_theta = 10000;
     scene_begin_with(&o, &c);
-    expect_upstream(&s, &o, "logits", LS_CAUSE_POSITIONS, "base 10000");
+    expect_upstream(&s, &o, "logits", LS_CAUSE_ROTARY, "base 10000");
     scene_end(&o);
     scene_begin(&o, LLAMA);
     for (size_t l = 0; l < LAYERS; l++) {

@@ -71,6 +71,12 @@ static const struct {
     /* clipped element by element, where no element is large */
     {"step0/clipped.final_norm.weight", LS_CAUSE_CLIPPED_BY_VALUE, "step0/clipped.final_norm.bias",
      LS_CAUSE_NOT_CLIPPED, LS_CAUSE_NONE, true, true, false},
+    {"step0/layers.0.probabilities", LS_CAUSE_ATTENTION_SET, "step0/d.layers.1.key", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, true, false},
+    {"step0/layers.0.probabilities", LS_CAUSE_ATTENTION_SET, "step0/d.layers.1.norm1",
+     LS_CAUSE_NONE, LS_CAUSE_NONE, true, false, false},
+    {"step0/layers.0.query", LS_CAUSE_ROTARY, "step0/d.layers.0.norm1", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, true, false},
     /* in a later step nobody knows */
     {"step0/layers.0.up", LS_CAUSE_NONE, "step1/layers.0.norm1", LS_CAUSE_NONE, LS_CAUSE_NONE, true,
      false, true},
