@@ -1,14 +1,11 @@
 #include "comm/waiting.h"
 
-#include <sched.h>
 #include <time.h>
 
 #include "comm/abort.h"
 #include "comm/stuck.h"
 #include "comm/whereabouts.h"
 #include "lockstep/base/clock.h"
-
-enum { YIELDS = 32 };
 
 /* A sleeper is woken; naps end by themselves only to look around: for an abort, Ctrl-C, the
  * time-out, and whether what it waits for can still come. Looking costs a rank time in proportion
@@ -100,10 +97,6 @@ ls_status ls_wait_until(ls_group *group, ls_call_kind kind, ls_ready ready, cons
     for (int i = 0; i < rank->world->spins; i++) {
         if (ready(what)) return LS_OK;
         relax();
-    }
-    for (int i = 0; i < YIELDS; i++) {
-        if (ready(what)) return LS_OK;
-        sched_yield();
     }
     uint64_t longest = longest_nap_ns(rank->world), nap = longest / 32, waited = 0;
     ls_wait_begin(group, kind);

@@ -1,4 +1,4 @@
-/* waiting.h - how a rank waits: it looks, yields, then sleeps. */
+/* waiting.h - how a rank waits: it looks, then sleeps until it is woken. */
 #ifndef LS_COMM_WAITING_H
 #define LS_COMM_WAITING_H
 

@@ -14,7 +14,7 @@
 #include "comm/waiting.h"
 
 enum {
-    /* Looks before the first yield, when every rank has a core: some 20 microseconds. With fewer
+    /* Looks before it sleeps, when every rank has a core: some 20 microseconds. With fewer
      * cores than ranks, whoever is waited for may need this very core. */
     SPINS = 1000
 };

@@ -193,7 +193,7 @@ struct ls_world {
     int n_ranks;
     ls_world_options options;
     uint64_t timeout_ns;
-    int spins; /* looks before the first yield */
+    int spins; /* looks before it sleeps */
     ls_rank_function function;
     void *argument;
     ls_rank *ranks;

@@ -1,7 +1,7 @@
 /* world.h - ranks as threads.
  *
  * A world runs one function on N ranks, each a thread with shards, memory account and error record
- * of its own. Ranks may outnumber cores 100 to 1: a waiting rank spins briefly, then yields, then
+ * of its own. Ranks may outnumber cores 100 to 1: a waiting rank spins briefly, then
  * sleeps. When one rank fails, the world is aborted: every waiting call on every rank returns
  * LS_ERR_ABORTED, every later one is refused, and the first failure is what ls_world_run reports.
  *
