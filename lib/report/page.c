@@ -1,10 +1,13 @@
 /* page.c - the page from top to bottom. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lockstep/numerics/digest.h"
 #include "report/page_file.h"
+#include "report/page_contents.h"
 #include "report/page_parts.h"
 #include "report/page_style.h"
 #include "report/svg.h"
@@ -117,6 +120,16 @@ static void write_model(FILE *file, const ls_config *c)
     row(file, "model", text);
 }
 
+static void write_date(FILE *file)
+{
+    char text[64];
+    const time_t now = time(NULL);
+    struct tm local;
+    if (localtime_r(&now, &local) != NULL &&
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M %Z", &local) > 0)
+        row(file, "date", text);
+}
+
 static void write_what(FILE *file, const ls_report *report)
 {
     const ls_run *run = &report->common;
@@ -124,6 +137,8 @@ static void write_what(FILE *file, const ls_report *report)
     char text[512], number[LS_NUMBER_TEXT];
     fputs("<h2>What was run</h2>\n<div class=\"scroll\"><table class=\"facts\">\n", file);
     row(file, "command", report->command);
+    if (report->program != NULL) row(file, "program", report->program);
+    write_date(file);
     write_model(file, &run->config);
     row(file, "parameters", ls_number_text(ls_param_table_elements(report->table), number));
     snprintf(text, sizeof text, net ? "%s, %s" : "%s, %s bytes", report->text_name,
@@ -219,19 +234,11 @@ static void write_truth(FILE *file, const ls_report *report)
               file);
 }
 
-ls_status ls_page_write(FILE *file, const ls_report *report)
+/* Everything below the verdict, part by part. */
+static ls_status write_parts(FILE *file, const ls_report *report)
 {
     ls_status status = LS_OK;
     const ls_report_run *shown = ls_report_featured(report);
-    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-          "<meta name=\"color-scheme\" content=\"light dark\">\n<title>Lockstep: ",
-          file);
-    ls_html_text(file, report->common.config.name);
-    fputs("</title>\n<style>\n", file);
-    fputs(ls_page_style, file);
-    fputs("</style>\n</head>\n<body>\n<main>\n<h1>Lockstep</h1>\n", file);
-    write_verdict(file, report);
     write_what(file, report);
     LS_TRY(ls_page_images(file, report));
     if (shown != NULL) write_losses(file, report, shown);
@@ -243,7 +250,33 @@ ls_status ls_page_write(FILE *file, const ls_report *report)
         LS_TRY(ls_page_traffic(file, report, shown));
         LS_TRY(ls_page_cut(file, report, shown));
     }
+exit:
+    return status;
+}
+
+ls_status ls_page_write(FILE *file, const ls_report *report)
+{
+    ls_status status = LS_OK;
+    char *body = NULL;
+    size_t bytes = 0;
+    FILE *parts = open_memstream(&body, &bytes);
+    if (parts == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the page");
+    status = write_parts(parts, report);
+    if (fclose(parts) != 0 && status == LS_OK)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the page");
+    LS_TRY(status);
+    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+          "<meta name=\"color-scheme\" content=\"light dark\">\n<title>Lockstep: ",
+          file);
+    ls_html_text(file, report->common.config.name);
+    fputs("</title>\n<style>\n", file);
+    fputs(ls_page_style, file);
+    fputs("</style>\n</head>\n<body>\n<main>\n<h1>Lockstep</h1>\n", file);
+    write_verdict(file, report);
+    ls_page_contents(file, body);
     fputs("</main>\n</body>\n</html>\n", file);
 exit:
+    free(body);
     return status;
 }

@@ -9,36 +9,42 @@ static const char *dtype_of(const ls_report *report)
     return report->common.dtype == LS_F32 ? "f32" : "f64";
 }
 
-static void write_digest(FILE *file, const char *digest)
-{
-    fprintf(file, "<td class=\"code\" title=\"%s\">%.16s...</td>", digest, digest);
-}
-
 static void write_time(FILE *file, uint64_t ns)
 {
     char number[LS_NUMBER_TEXT];
-    fprintf(file, "<td class=\"n\">%s</td></tr>\n", ls_duration_text(ns, number));
+    fprintf(file, "<td class=\"n\">%s</td>", ls_duration_text(ns, number));
+}
+
+/* The columns that a narrow window leaves to the right of the verdict. ranks 0: of the serial run;
+ * digest NULL: there is not one. */
+static void write_rest(FILE *file, const ls_report *report, int ranks, ls_engine engine,
+                       const char *digest)
+{
+    char text[96];
+    if (ranks > 0)
+        fprintf(file, "<td class=\"n\">%d</td>", ranks);
+    else
+        fputs("<td class=\"n\">-</td>", file);
+    ls_engine_describe(engine, text, sizeof text);
+    fprintf(file, "<td>%s</td><td>%s</td>", text, dtype_of(report));
+    if (digest != NULL)
+        fprintf(file, "<td class=\"code\" title=\"%s\">%.16s...</td></tr>\n", digest, digest);
+    else
+        fputs("<td></td></tr>\n", file);
 }
 
 static void write_baseline(FILE *file, const ls_report *report, const ls_report_baseline *b)
 {
-    char engine[96];
-    ls_engine_describe(b->engine, engine, sizeof engine);
-    fprintf(file, "<tr class=\"base\"><td>serial</td><td class=\"n\">-</td><td>%s</td><td>%s</td>",
-            engine, dtype_of(report));
-    write_digest(file, b->result.digest);
-    fputs("<td>the baseline</td>", file);
+    fputs("<tr class=\"base\"><td>serial</td><td>the baseline</td>", file);
     write_time(file, b->result.ns);
+    write_rest(file, report, 0, b->engine, b->result.digest);
 }
 
 static void write_run(FILE *file, const ls_report *report, const ls_report_run *run)
 {
-    char engine[96], layout[LS_LAYOUT_NAME];
-    ls_engine_describe(run->engine, engine, sizeof engine);
+    char layout[LS_LAYOUT_NAME];
     ls_report_layout_name(report->common.config.kind, &run->layout, layout, sizeof layout);
-    fprintf(file, "<tr><td>%s</td><td class=\"n\">%d</td><td>%s</td><td>%s</td>", layout,
-            run->result.ranks, engine, dtype_of(report));
-    write_digest(file, run->result.digest);
+    fprintf(file, "<tr><td>%s</td>", layout);
     if (!run->compared)
         fputs("<td>not compared</td>", file);
     else if (run->undefined)
@@ -53,30 +59,27 @@ static void write_run(FILE *file, const ls_report *report, const ls_report_run *
         fputs("</td>", file);
     }
     write_time(file, run->result.ns);
+    write_rest(file, report, run->result.ranks, run->engine, run->result.digest);
 }
 
 /* The runs of one grid point and engine as one row; those that differ each in one more. */
 static void write_grid_point(FILE *file, const ls_report *report, const ls_report_run *runs,
                              size_t count)
 {
-    char engine[96], grid[LS_LAYOUT_NAME];
+    char grid[LS_LAYOUT_NAME];
     size_t equal = 0;
     uint64_t ns = 0;
     for (size_t i = 0; i < count; i++) {
         equal += runs[i].equal ? 1 : 0;
         ns += runs[i].result.ns;
     }
-    ls_engine_describe(runs[0].engine, engine, sizeof engine);
     ls_report_grid_name(report->common.config.kind, &runs[0].layout, grid, sizeof grid);
-    fprintf(file, "<tr><td>%s</td><td class=\"n\">%d</td><td>%s</td><td>%s</td>", grid,
-            runs[0].result.ranks, engine, dtype_of(report));
-    if (equal == count)
-        write_digest(file, runs[0].result.digest);
-    else
-        fputs("<td></td>", file);
+    fprintf(file, "<tr><td>%s</td>", grid);
     fprintf(file, "<td class=\"%s\">%zu of %zu bit-exact</td>", equal == count ? "good" : "bad",
             equal, count);
     write_time(file, ns);
+    write_rest(file, report, runs[0].result.ranks, runs[0].engine,
+               equal == count ? runs[0].result.digest : NULL);
     for (size_t i = 0; i < count; i++)
         if (!runs[i].equal) write_run(file, report, &runs[i]);
 }
@@ -97,9 +100,9 @@ void ls_page_layouts(FILE *file, const ls_report *report)
                 "stands for all schedules, micro-batch counts, ways to recompute and partitions "
                 "that were run there.</p>\n",
                 report->n_runs);
-    fputs("<div class=\"scroll\"><table>\n<tr><th>layout</th><th>ranks</th><th>engine</th>"
-          "<th>precision</th><th>digest of losses and parameters</th><th>against serial</th>"
-          "<th>time</th></tr>\n",
+    fputs("<div class=\"scroll\"><table class=\"runs\">\n<tr><th>layout</th><th>against serial</th>"
+          "<th>time</th><th>ranks</th><th>engine</th><th>precision</th>"
+          "<th>digest of losses and parameters</th></tr>\n",
           file);
     for (size_t i = 0; i < report->n_baselines; i++)
         write_baseline(file, report, &report->baselines[i]);

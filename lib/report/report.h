@@ -41,6 +41,7 @@ typedef struct ls_report_run {
 } ls_report_run;
 
 typedef struct ls_report {
+    const char *program;   /* which made it, with its version; NULL: not said */
     const char *command;   /* as typed, for the reader to repeat */
     ls_run common;         /* what all runs share; layout and engine are not read */
     const char *text_name; /* of the text or the images */

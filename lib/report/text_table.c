@@ -87,6 +87,12 @@ const char *ls_number_text(uint64_t number, char buffer[LS_NUMBER_TEXT])
     return buffer;
 }
 
+const char *ls_count_text(uint64_t count, const char *noun, char buffer[LS_NUMBER_TEXT])
+{
+    snprintf(buffer, LS_NUMBER_TEXT, "%" PRIu64 " %s%s", count, noun, count == 1 ? "" : "s");
+    return buffer;
+}
+
 const char *ls_bytes_text(uint64_t bytes, char buffer[LS_NUMBER_TEXT])
 {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};

@@ -27,6 +27,9 @@ enum { LS_NUMBER_TEXT = 40 };
 /* Writes "1,234,567". Returns buffer. */
 const char *ls_number_text(uint64_t number, char buffer[LS_NUMBER_TEXT]);
 
+/* Writes "1 layout", "2 layouts": the noun with an s unless there is one of it. Returns buffer. */
+const char *ls_count_text(uint64_t count, const char *noun, char buffer[LS_NUMBER_TEXT]);
+
 /* Writes "812 B", "1.23 kB", "45.6 MB": powers of 1000, three digits. Returns buffer. */
 const char *ls_bytes_text(uint64_t bytes, char buffer[LS_NUMBER_TEXT]);
 

@@ -33,6 +33,15 @@ START_TEST(numbers)
 }
 END_TEST
 
+START_TEST(counts)
+{
+    char text[LS_NUMBER_TEXT];
+    ck_assert_str_eq(ls_count_text(0, "layout", text), "0 layouts");
+    ck_assert_str_eq(ls_count_text(1, "layout", text), "1 layout");
+    ck_assert_str_eq(ls_count_text(1234, "step", text), "1234 steps");
+}
+END_TEST
+
 START_TEST(times)
 {
     static const struct {
@@ -103,6 +112,7 @@ int main(void)
     TCase *all = tcase_create("all");
     tcase_add_test(all, numbers);
     tcase_add_test(all, times);
+    tcase_add_test(all, counts);
     tcase_add_test(all, tables);
     tcase_add_test(all, silence);
     suite_add_tcase(suite, all);
