@@ -5,12 +5,45 @@
 # where everything is found, nothing is installed and no right to install is needed.
 
 root=$(CDPATH='' cd -- "$tools/.." && pwd -P) || exit 2
-build=$root/build
+# LOCKSTEP_BUILD=DIR: what is made goes there, and the source may be read-only.
+case ${LOCKSTEP_BUILD:-} in
+'') build=$root/build report=$root/report shown=build ;;
+/*) build=$LOCKSTEP_BUILD report=$build/report shown=$build ;;
+*) build=$PWD/$LOCKSTEP_BUILD report=$build/report shown=$build ;;
+esac
 
 say() { printf '%s\n' "lockstep: $*"; }
 stop() {
     printf '%s\n' "lockstep: $*" >&2
     exit 2
+}
+
+# Writes the first path in a folder that this user may not write; nothing: all may be written.
+unwritable() { # folder
+    [ ! -e "$1" ] || [ -w "$1" ] || { echo "$1"; return; }
+    [ ! -d "$1" ] || find "$1" ! -user "$(id -u)" 2>/dev/null | while read -r path; do
+        [ -w "$path" ] || [ -h "$path" ] || { echo "$path"; break; }
+    done
+}
+
+# Says what cannot be written, before anything else is done. The first folder is $build.
+check_places() { # folder...
+    elsewhere="LOCKSTEP_BUILD=DIR builds in another folder"
+    for place in "$@"; do
+        path=$(unwritable "$place")
+        [ -z "$path" ] || stop "$path cannot be written: it belongs to another user, or" \
+            "its disk is read-only. Remove $place, or: $elsewhere"
+    done
+    for place in "$@"; do
+        mkdir -p "$(dirname -- "$place")" 2>/dev/null
+        [ -d "$place" ] || [ -w "$(dirname -- "$place")" ] ||
+            stop "$place cannot be made: its folder is read-only. $elsewhere"
+        [ "$place" != "$build" ] || mkdir -p "$build" || stop "$build cannot be made. $elsewhere"
+    done
+    # Nothing is mixed with somebody's files.
+    [ -z "${LOCKSTEP_BUILD:-}" ] || [ -f "$build/source-folder" ] || [ -f "$build/build.ninja" ] ||
+        [ -z "$(find "$build" ! -path "$build" ! -name '*.log' | head -n 1)" ] ||
+        stop "LOCKSTEP_BUILD=$LOCKSTEP_BUILD: has other files in it; name a new folder"
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -111,6 +144,62 @@ command_for() { # manager package...
     esac
 }
 
+# The command for somebody who is not root, as one to be typed.
+as_root() {
+    if have sudo; then echo "sudo sh -c '$command'"; else echo "$command"; fi
+}
+
+kilobytes_of() { # folder
+    du -sk "$1" 2>/dev/null | sed 's/[^0-9].*//'
+}
+
+# While packages are installed: every few seconds a line, on a terminal always the same one, with
+# what the manager says last and, where it keeps what it loads in a folder, how much that is.
+watch_installation() { # log
+    archives=/var/cache/apt/archives
+    [ "$manager" = apt ] || archives=
+    before=$(kilobytes_of "$archives")
+    seconds=0
+    # The script that is waited for may end and leave this one: its output is then nobody's.
+    while sleep 5 >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
+        seconds=$((seconds + 5))
+        line="$(tail -n 1 "$1" | cut -c 1-60)"
+        all=$(sed -n 's/^Need to get \([0-9.,]* [kMG]*B\).*/\1/p' "$1")
+        now=$(kilobytes_of "$archives")
+        if [ -n "$all" ] && [ -n "$now" ] && ! grep -q '^Fetched' "$1"; then
+            line="$(((now - ${before:-0}) / 1000)) MB of $all loaded"
+        fi
+        if [ -t 1 ]; then
+            printf '\r\033[Klockstep: installing, %s s: %s' "$seconds" "$line"
+        else
+            [ $((seconds % 15)) -ne 0 ] || say "installing, $seconds s: $line"
+        fi
+    done
+}
+
+# Runs $command, its words in a log. 1: it failed.
+run_installation() { # log, "quiet" or nothing
+    started=$(date +%s)
+    : >"$1"
+    # While something else draws on a terminal, this does not.
+    if [ "${2:-}" = quiet ] && [ -t 1 ]; then sleep 0; else watch_installation "$1"; fi &
+    watcher=$!
+    (eval "$command") >"$1" 2>&1 </dev/null
+    installed=$?
+    kill "$watcher" 2>/dev/null
+    wait "$watcher" 2>/dev/null
+    [ ! -t 1 ] || printf '\r\033[K'
+    [ $installed = 0 ] || return 1
+    say "installed in $(($(date +%s) - started)) s"
+}
+
+# Whether a package manager's log says that it did not reach its servers.
+no_network() { # log
+    words='failure resolving|could not resolve|could not connect|unable to connect|failed to fetch'
+    words="$words|network is unreachable|timed out|cannot download|failed to download"
+    grep -Eiq "$words|temporary error|no address associated" "$1"
+}
+
 install_missing() { # "tests" or ""
     find_brew_libraries
     needs=$(missing "$1")
@@ -124,16 +213,17 @@ install_missing() { # "tests" or ""
     packages=$(echo $packages)
     command_for "$manager" $packages
     if [ "$manager" != brew ] && [ "$(id -u)" -ne 0 ]; then
-        say "missing: $(echo $needs). Run this as root, then start again:" >&2
-        printf '%s\n' "$command" >&2
+        say "missing: $(echo $needs). Run this command as root, then start again:" >&2
+        as_root >&2
         exit 2
     fi
     say "missing: $(echo $needs)"
     say "installing with $manager: $packages"
-    mkdir -p "$root/build"
-    (eval "$command") >"$root/build/install.log" 2>&1 || {
-        tail -n 20 "$root/build/install.log" >&2
-        stop "$manager could not install them (build/install.log): $command"
+    run_installation "$build/install.log" || {
+        no_network "$build/install.log" &&
+            stop "$manager did not reach its servers: is there a network? ($shown/install.log)"
+        tail -n 20 "$build/install.log" >&2
+        stop "$manager could not install them ($shown/install.log): $command"
     }
     find_brew_libraries
     needs=$(missing "$1")
@@ -171,13 +261,18 @@ install_modules() {
         if [ -z "$packages" ]; then
             say "$without"
         elif [ "$(id -u)" -ne 0 ]; then
-            say "$without; as root: $command"
+            say "$without; as root: $(as_root)"
         else
-            [ $module != torch ] || say "PyTorch is large: about 640 MB with all that it needs"
+            [ $module != torch ] || say "PyTorch is large: with all that it needs 230 MB to load," \
+                "1 GB on the disk"
             say "installing with $manager, for some of the tests: $packages"
-            mkdir -p "$root/build"
-            (eval "$command") >"$root/build/install-$module.log" 2>&1 && have_module $module ||
-                say "$without; $manager could not install it (build/install-$module.log)"
+            if ! run_installation "$build/install-$module.log" quiet; then
+                why="$manager could not install it"
+                ! no_network "$build/install-$module.log" || why="is there a network?"
+                say "$without; $why ($shown/install-$module.log)"
+            elif ! have_module $module; then
+                say "$without, after its installation too ($shown/install-$module.log)"
+            fi
         fi
     done
 }
@@ -211,15 +306,16 @@ configure() { # "tests" or ""
     if [ ! -f "$build/build.ninja" ]; then
         rm -rf "$build"/meson-*
         mkdir -p "$build"
-        say "configuring in build"
+        printf '%s\n' "$root" >"$build/source-folder"
+        say "configuring in $shown"
         log=$build/setup.log
         meson setup --buildtype=release -Dtests=$tests "$build" "$root" >"$log" 2>&1 || {
             tail -n 20 "$log" >&2
-            stop "meson could not configure (build/setup.log)"
+            stop "meson could not configure ($shown/setup.log)"
         }
     elif [ $tests = true ]; then
         meson configure "$build" -Dtests=true >/dev/null ||
-            stop "meson could not configure build"
+            stop "meson could not configure $shown"
     fi
     printf '%s\n' "$root" >"$build/source-folder"
 }
@@ -236,20 +332,20 @@ show_progress() { # log
 compile() { # ninja targets; none: everything
     say "building with $(cores) jobs"
     started=$(date +%s)
-    : >"$root/build/compile.log"
-    show_progress "$root/build/compile.log" >/dev/null &
+    : >"$build/compile.log"
+    show_progress "$build/compile.log" >/dev/null &
     watcher=$!
     # meson finds the ninja that is there, whatever its name.
-    meson compile -C "$build" -j "$(cores)" "$@" >"$root/build/compile.log" 2>&1
+    meson compile -C "$build" -j "$(cores)" "$@" >"$build/compile.log" 2>&1
     built=$?
     kill "$watcher" 2>/dev/null
     wait "$watcher" 2>/dev/null
     [ ! -t 2 ] || printf '\r\033[K' >&2
     [ $built = 0 ] || {
-        grep -v '^\[[0-9]*/[0-9]*\] [A-Z]' "$root/build/compile.log" | tail -n 60 >&2
-        printf '%s\n' "lockstep: the build failed (build/compile.log)" >&2
+        grep -v '^\[[0-9]*/[0-9]*\] [A-Z]' "$build/compile.log" | tail -n 60 >&2
+        printf '%s\n' "lockstep: the build failed ($shown/compile.log)" >&2
         return 1
     }
-    warnings=$(grep -c 'warning:' "$root/build/compile.log")
+    warnings=$(grep -c 'warning:' "$build/compile.log")
     say "built in $(($(date +%s) - started)) s, $warnings warnings"
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What tools/run and tools/test do where something is missing: test_setup.py ROOT
+"""What tools/run and tools/test do where something is missing or wrong: test_setup.py ROOT
 
 In a place with nothing but a shell's usual tools and one package manager, made up here: without the
 right to install they print the exact command and end with 2; with it they run that command. Python
 modules that only some tests need are installed where that is easy; nothing fails without them.
+Names of tests are compared with the list; what cannot be written is said, and LOCKSTEP_BUILD helps.
 """
 import os
 import shutil
@@ -15,7 +16,7 @@ from program import Checks
 
 ROOT = sys.argv[1]
 USUAL = ["sh", "dirname", "basename", "sed", "tail", "head", "cat", "tr", "mkdir", "rm", "grep", "date",
-         "env", "wc", "sort", "find", "mv", "readlink"]
+         "env", "wc", "sort", "find", "mv", "readlink", "cut"]
 MANAGERS = {
     "apt-get": ("apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y "
                 "--no-install-recommends gcc libc6-dev meson ninja-build pkg-config libjansson-dev "
@@ -61,22 +62,30 @@ MODULES = {
 }
 
 
-def run(command, manager, user, more=None, env=None):
-    """(result, what the package manager was called with). more: further programs, name -> text."""
+def run(command, manager, user, more=None, env=None, words=(), prepare=None):
+    """(result, what the package manager was called with). more: further programs, name -> text;
+    words: of the command line; prepare(source folder): called before, says as which user to run."""
     with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
         tools, bin_folder = make_place(folder, manager, user)
         for name, text in (more or {}).items():
             path = os.path.join(bin_folder, name)
             with open(path, "w", encoding="utf-8") as file:
-                file.write(f"#!/bin/sh\n{text}\n")
+                file.write("#!/bin/sh\n" + text.replace("FOLDER", folder) + "\n")
             os.chmod(path, 0o755)
         # Whatever this machine has is not asked: no python3 but the one of this place.
         with open(os.path.join(tools, "setup.sh"), encoding="utf-8") as file:
             text = file.read().replace(" /usr/bin/python3", "")
         with open(os.path.join(tools, "setup.sh"), "w", encoding="utf-8") as file:
             file.write(text)
-        done = subprocess.run([shutil.which("sh"), os.path.join(tools, command)], cwd="/",
-                              env={"PATH": bin_folder, **(env or {})}, capture_output=True, text=True, check=False)
+        runs_as = prepare(os.path.dirname(tools)) if prepare else None
+        env = {key: value.replace("FOLDER", folder) for key, value in (env or {}).items()}
+        done = subprocess.run([shutil.which("sh"), os.path.join(tools, command), *words], cwd="/", user=runs_as,
+                              env={"PATH": bin_folder, **env}, capture_output=True, text=True, check=False)
+        done.made = {name for name in ("source/build", "source/report", "elsewhere/source-folder",
+                                       "elsewhere/compile.log") if os.path.exists(os.path.join(folder, name))}
+        if os.path.isdir(os.path.join(folder, "source")):
+            os.chmod(os.path.join(folder, "source"), 0o755)  # so that it can be removed
         called = ""
         if os.path.exists(os.path.join(folder, "called")):
             with open(os.path.join(folder, "called"), encoding="utf-8") as file:
@@ -106,9 +115,100 @@ def check_modules(checks):
                         f"{what}{command} {env}: called {called}: {done.stdout}")
 
 
+TESTS = r"""case "$*" in
+--version) echo 1.0.1 ;;
+*--list) printf 'lockstep:comm / all_reduce\nlockstep:comm / world\nlockstep:base / world_clock\n' ;;
+test*) echo "MESON $*" ;;
+esac"""
+
+
+def check_names(checks):
+    """A name that no test has is an error, before anything is built."""
+    fakes = {**COMPLETE, "python3": "exit 0", "meson": TESTS}
+    for words, status, texts in (
+            (["all_reduce", "nosuchtest", "world"], 2, ["nosuchtest: no test has this name"]),
+            (["ALL_REDUCE"], 2, ["ALL_REDUCE: no test has this name"]),
+            (["--suite", "nosuite"], 2, ["--suite nosuite: no suite has this name", "base comm"]),
+            (["--list"], 0, ["comm all_reduce\ncomm world\nbase world_clock\n"]),
+            (["all_reduce", "world"], 0, ["--print-errorlogs all_reduce world\n"]),
+            (["world*"], 0, ["--print-errorlogs world world_clock\n"]),
+            (["--suite", "comm"], 0, ["--print-errorlogs --suite=comm\n"]),
+            (["--suite=base", "--repeat=2"], 0, ["--print-errorlogs --suite=base --repeat=2\n"]),
+            ([], 0, ["--print-errorlogs --no-rebuild\n"])):
+        done, _ = run("test", None, 0, fakes, words=words)
+        said = done.stdout + done.stderr
+        checks.that(done.returncode == status and all(text in said for text in texts) and
+                    (status == 0 or "building" not in said), f"tools/test {words}: {done}")
+
+
+def check_places(checks):
+    """What cannot be written is said in one line, with a remedy; another folder will do."""
+    fakes = {**COMPLETE, "python3": "exit 0", "meson": TESTS}
+    is_root = os.geteuid() == 0
+    nobody = 65534 if is_root else None
+
+    def read_only(source):
+        os.chmod(source, 0o755 if is_root else 0o555)
+        return nobody
+
+    def of_another_user(source):  # as after a run as root
+        os.mkdir(os.path.join(source, "build"))
+        with open(os.path.join(source, "build", "compile.log"), "w", encoding="utf-8"):
+            pass
+        if not is_root:
+            os.chmod(os.path.join(source, "build"), 0o555)
+        return nobody
+
+    def with_files(source):
+        os.mkdir(os.path.join(source, "..", "elsewhere"))
+        with open(os.path.join(source, "..", "elsewhere", "letter.txt"), "w", encoding="utf-8"):
+            pass
+
+    for command in ("run", "test"):
+        for prepare, text in ((read_only, "build cannot be made"),
+                              (of_another_user, "build cannot be written")):
+            done, _ = run(command, None, nobody or os.geteuid(), fakes, prepare=prepare)
+            checks.that(done.returncode == 2 and done.stdout == "" and text in done.stderr and
+                        "LOCKSTEP_BUILD=DIR" in done.stderr and len(done.stderr.splitlines()) == 1,
+                        f"{command}, {prepare.__name__}: {done}")
+        done, _ = run(command, None, 0, fakes, {"LOCKSTEP_BUILD": "FOLDER/elsewhere"})
+        checks.that(done.made == {"elsewhere/source-folder", "elsewhere/compile.log"},
+                    f"{command} elsewhere: {done.made} {done}")
+        done, _ = run(command, None, 0, fakes, {"LOCKSTEP_BUILD": "FOLDER/elsewhere"}, prepare=with_files)
+        checks.that(done.returncode == 2 and "has other files in it" in done.stderr, f"{command}: {done}")
+
+
+def check_installation(checks):
+    """The command for sudo where there is one; a network that is not there is named."""
+    # While it lasts, a line every fifteen seconds; here a second is as long as a call of sleep.
+    slow = "echo Unpacking thing; i=0; while [ $i -lt 3000 ] && " \
+        "[ $(cat FOLDER/slept 2>/dev/null | wc -l) -lt 7 ]; do i=$((i + 1)); done"
+    done, _ = run("run", "dnf", 0, {"dnf": slow, "sleep": "echo $1 >>FOLDER/slept"})
+    checks.that("lockstep: installing, 15 s: Unpacking thing\nlockstep: installing, 30 s: " in
+                done.stdout, f"progress: {done}")
+    for command in ("run", "test"):
+        for manager, (words, more) in MANAGERS.items():
+            words += more if command == "test" else ""
+            done, called = run(command, manager, 1000, {"sudo": "exit 1"})
+            checks.that(done.returncode == 2 and called == "" and
+                        f"sudo sh -c '{words}'" in done.stderr.splitlines(), f"sudo: {done.stderr}")
+        for manager, said in (("apt-get", "Err:1 http://deb.example  Temporary failure resolving"),
+                              ("dnf", "Curl error (6): Could not resolve host: mirrors.example"),
+                              ("apk", "fetching http://dl.example: temporary error (try again later)")):
+            done, _ = run(command, manager, 0, {manager: f"echo '{said}'; exit 100"})
+            checks.that(done.returncode == 2 and len(done.stderr.splitlines()) == 1 and
+                        "is there a network? (build/install.log)" in done.stderr, f"{manager}: {done}")
+            done, _ = run(command, manager, 0, {manager: "echo no room; exit 100"})
+            checks.that(done.returncode == 2 and "network" not in done.stderr and
+                        "no room" in done.stderr, f"{manager}, no room: {done}")
+
+
 def main():
     checks = Checks()
     check_modules(checks)
+    check_names(checks)
+    check_places(checks)
+    check_installation(checks)
     for command in ("run", "test"):
         for manager, (words, more) in MANAGERS.items():
             words += more if command == "test" else ""
