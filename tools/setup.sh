@@ -166,7 +166,8 @@ watch_installation() { # log
         line="$(tail -n 1 "$1" | cut -c 1-60)"
         all=$(sed -n 's/^Need to get \([0-9.,]* [kMG]*B\).*/\1/p' "$1")
         now=$(kilobytes_of "$archives")
-        if [ -n "$all" ] && [ -n "$now" ] && ! grep -q '^Fetched' "$1"; then
+        if [ -n "$all" ] && [ -n "$now" ] &&
+            ! sed -n '/^Need to get/,$p' "$1" | grep -q '^Fetched'; then
             line="$(((now - ${before:-0}) / 1000)) MB of $all loaded"
         fi
         if [ -t 1 ]; then

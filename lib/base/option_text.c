@@ -77,7 +77,8 @@ static void write_default(const ls_option *option, char *buffer, size_t size)
     buffer[0] = '\0';
     switch (option->kind) {
     case LS_OPTION_INT:
-        append(buffer, size, "%d", *(const int *)option->value);
+        if (*(const int *)option->value >= option->min)
+            append(buffer, size, "%d", *(const int *)option->value);
         break;
     case LS_OPTION_SIZE:
         if (*(const size_t *)option->value >= (size_t)option->min)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/option_names.h"
 #include "base/option_text.h"
 #include "base/thread_mode.h"
 #include "lockstep/base/show.h"
@@ -163,14 +164,23 @@ static ls_option *find(ls_option *options, size_t count, const char *word, size_
     return NULL;
 }
 
-/* Fails with the option that was probably meant. */
-static ls_status unknown(const ls_option *options, size_t count, const char *word, size_t length)
+/* Fails with the option that was probably meant: its name here, or in another program. */
+static ls_status unknown(ls_option *options, size_t count, const char *word, size_t length)
 {
     ls_status status = LS_OK;
-    const char *names[256];
+    enum { MAX_NAMES = 256 };
+    const char *names[MAX_NAMES];
+    const ls_other_name *others[MAX_NAMES];
     size_t n_names = 0;
-    for (size_t i = 0; i < count && n_names < sizeof names / sizeof names[0]; i++) {
-        if (options[i].kind != LS_OPTION_HEADING) names[n_names++] = options[i].name;
+    for (size_t i = 0; i < count && n_names < MAX_NAMES; i++) {
+        if (options[i].kind == LS_OPTION_HEADING) continue;
+        others[n_names] = NULL;
+        names[n_names++] = options[i].name;
+    }
+    for (const ls_other_name *o = ls_other_names; o->name != NULL && n_names < MAX_NAMES; o++) {
+        if (find(options, count, o->option, strlen(o->option)) == NULL) continue;
+        others[n_names] = o;
+        names[n_names++] = o->name;
     }
     char name[64];
     size_t kept = length < sizeof name - 1 ? length : sizeof name - 1;
@@ -178,7 +188,13 @@ static ls_status unknown(const ls_option *options, size_t count, const char *wor
     name[kept] = '\0';
     const char *shown = ls_show_bytes(word, length);
     const char *near = kept == length ? ls_nearest(name, names, n_names) : NULL;
-    if (near != NULL) LS_FAIL(LS_ERR_INPUT, "--%s: unknown option; is --%s meant?", shown, near);
+    for (size_t i = 0; near != NULL && i < n_names; i++) {
+        if (names[i] != near) continue;
+        if (others[i] == NULL)
+            LS_FAIL(LS_ERR_INPUT, "--%s: unknown option; is --%s meant?", shown, near);
+        LS_FAIL(LS_ERR_INPUT, "--%s: unknown option; here it is --%s%s%s", shown, others[i]->option,
+                others[i]->note ? ", " : "", others[i]->note ? others[i]->note : "");
+    }
     LS_FAIL(LS_ERR_INPUT, "--%s: unknown option; --help lists what there is", shown);
 exit:
     return status;
@@ -194,6 +210,7 @@ static ls_status take_option(ls_option *options, size_t count, int argc, const c
     size_t length = equals != NULL ? (size_t)(equals - word) : strlen(word);
     ls_option *option = find(options, count, word, length);
     if (option == NULL) LS_TRY(unknown(options, count, word, length));
+    if (option->given) LS_FAIL(LS_ERR_INPUT, "--%s: was given before; give it once", option->name);
     if (option->kind == LS_OPTION_FLAG) {
         if (equals != NULL)
             LS_FAIL(LS_ERR_INPUT, "--%s: takes no value, %s was found", option->name,
@@ -234,10 +251,21 @@ ls_status ls_options_parse(ls_option *options, size_t count, int argc, const cha
             LS_TRY(take_option(options, count, argc, argv, &i));
             continue;
         }
+        ls_option *help = strcmp(word, "-h") == 0 ? find(options, count, "help", 4) : NULL;
+        if (!only_words && help != NULL && help->kind == LS_OPTION_FLAG) {
+            *(bool *)help->value = true;
+            help->given = true;
+            continue;
+        }
         if (!only_words && word[0] == '-' && word[1] != '\0')
             LS_FAIL(LS_ERR_INPUT,
                     "%s: unknown option; options begin with two dashes, --help lists "
                     "them",
+                    ls_show(word));
+        if (n_words == max_words && only_words && word[0] == '-')
+            LS_FAIL(LS_ERR_INPUT,
+                    "%s: no such word is expected here; after -- no word is an option: leave the "
+                    "-- out",
                     ls_show(word));
         if (n_words == max_words)
             LS_FAIL(LS_ERR_INPUT,
@@ -249,7 +277,9 @@ ls_status ls_options_parse(ls_option *options, size_t count, int argc, const cha
     }
     /* --help asks for no words. */
     bool help = ls_options_given(options, count, "help");
-    if (n_words < max_words && !help) LS_FAIL(LS_ERR_INPUT, "%s is missing", words->names[n_words]);
+    if (n_words < max_words && !help)
+        LS_FAIL(LS_ERR_INPUT, "%s is missing%s%s", words->names[n_words],
+                words->usage ? "; usage: " : "", words->usage ? words->usage : "");
 exit:
     ls_thread_mode_restore(&mode);
     return status;

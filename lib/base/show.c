@@ -162,11 +162,15 @@ const char *ls_nearest(const char *word, const char *const *known, size_t count)
     size_t length = strlen(word);
     if (length == 0 || length > WORD_MAX) return NULL;
     const char *best = NULL;
-    size_t fewest = (length + 2) / 3 + 1;
+    size_t fewest = SIZE_MAX;
     for (size_t i = 0; i < count; i++) {
-        if (strlen(known[i]) > WORD_MAX) continue;
+        size_t longer = strlen(known[i]) > length ? strlen(known[i]) : length;
+        if (longer > WORD_MAX) continue;
+        /* One letter in four may be off: "nope" is not "norm". Of two or three letters one may,
+         * but not the first of two: "ep" is not "tp". */
+        size_t allowed = longer < 4 ? longer > 2 || word[0] == known[i][0] : longer / 4;
         size_t edits = edits_between(word, known[i]);
-        if (edits < fewest) {
+        if (edits <= allowed && edits < fewest) {
             fewest = edits;
             best = known[i];
         }

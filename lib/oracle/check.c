@@ -112,7 +112,9 @@ static ls_status list_judged(struct ls_check *check)
     for (size_t i = 0; i < check->golden->count; i++) {
         const ls_golden_tensor *golden = &check->golden->tensors[i];
         ls_check_place *place = ls_check_at(check, golden->step, golden->node);
-        if (!place->candidate || !asked_for(&check->options, golden->name)) continue;
+        if (!asked_for(&check->options, golden->name)) continue;
+        judgement->wanted++;
+        if (!place->candidate) continue;
         ls_judged *judged = &judgement->tensors[judgement->count++];
         judged->candidate = place->candidate;
         judged->golden = golden;

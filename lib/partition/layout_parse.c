@@ -30,12 +30,14 @@ enum {
     SAID_SPATIAL = 1024,
     SAID_CHANNEL = 2048,
     SAID_OVERLAP = 4096,
+    SAID_DEGREES = SAID_DP | SAID_PP | SAID_CP | SAID_TP | SAID_SPATIAL | SAID_CHANNEL,
 };
 
 typedef struct reading {
     ls_layout layout;
     unsigned said;
-    bool twice; /* something of it a second time */
+    bool twice;   /* something of it a second time */
+    word degrees; /* the part that says them, "dp 2 x tp 4"; length 0: none so far */
 } reading;
 
 static void say(reading *r, unsigned what)
@@ -211,11 +213,21 @@ ls_status ls_layout_parse(const char *option, const char *text, ls_layout *ret_l
     const char *at = text;
     for (;;) {
         const char *part = at + strspn(at, " ");
+        const unsigned before = r.said & SAID_DEGREES;
         bool good = read_part(next_word(&at), &at, &r);
+        const word said = {part, (size_t)(at - part)};
+        const bool degrees = (r.said & SAID_DEGREES) != before;
         at += strspn(at, " ");
         if (r.twice)
             LS_FAIL(LS_ERR_INPUT, "%s: %s says something for the second time; say it once", option,
                     ls_show_bytes(part, strcspn(part, ",")));
+        if (good && degrees && before != 0)
+            LS_FAIL(
+                LS_ERR_INPUT, "%s: %s after a comma; write %s x %s for one layout, %s; %s for two",
+                option, ls_show_bytes(said.at, said.length),
+                ls_show_bytes(r.degrees.at, r.degrees.length), ls_show_bytes(said.at, said.length),
+                ls_show_bytes(r.degrees.at, r.degrees.length), ls_show_bytes(said.at, said.length));
+        if (degrees) r.degrees = said;
         if (!good || (*at != ',' && *at != '\0'))
             LS_FAIL(LS_ERR_INPUT, "%s: %s is no part of a layout; one is written %s", option,
                     *part == '\0' ? "\"\"" : ls_show_bytes(part, strcspn(part, ",")), EXAMPLE);

@@ -69,7 +69,7 @@ START_TEST(good_values)
     ck_assert_uint_eq(v.seed, UINT64_MAX);
     ck_assert_int_eq(parse(&v, "--rate", "1e-3", NULL), LS_OK);
     ck_assert(v.rate == 1e-3);
-    ck_assert_int_eq(parse(&v, "--rate=1000", "--rate", ".25"), LS_OK); /* the last one counts */
+    ck_assert_int_eq(parse(&v, "--rate", ".25", NULL), LS_OK);
     ck_assert(v.rate == 0.25);
     ck_assert_int_eq(parse(&v, "--engine", "openblas", NULL), LS_OK);
     ck_assert_int_eq(v.engine, 1);
@@ -134,6 +134,10 @@ static const struct {
     {"--sede", "1", "--sede: unknown option; is --seed meant?"},
     {"--sede=1", NULL, "--sede: unknown option; is --seed meant?"},
     {"--zzzzzzzz", NULL, "--zzzzzzzz: unknown option; --help lists"},
+    {"--random-seed", "1", "--random-seed: unknown option; here it is --seed"},
+    {"--random_sead=1", NULL, "--random_sead: unknown option; here it is --seed"},
+    {"--dataset", "x", "--dataset: unknown option; here it is --text, or --images"},
+    {"--batch-size", "1", "--batch-size: unknown option; --help lists"}, /* no --batch here */
     {"--=1", NULL, "--: unknown option"},
     {"--numbe\n\x1b[31mr", NULL, "--numbe\\x0a\\x1b[31mr: unknown option"},
     {"-n", NULL, "-n: unknown option; options begin with two dashes"},
@@ -165,7 +169,7 @@ START_TEST(words)
     table(options, &v);
     static const char *const names[] = {"GOLDEN", "CANDIDATE"};
     const char *found[2] = {NULL, NULL};
-    ls_words w = {names, 2, found};
+    ls_words w = {names, 2, found, NULL};
     const char *argv[] = {"one", "--size", "3", "--", "--two", "three"};
     ls_error_clear();
     ck_assert_int_eq(ls_options_parse(options, OPTIONS, 5, argv, &w), LS_OK);
@@ -178,6 +182,26 @@ START_TEST(words)
     ls_error_clear();
     ck_assert_int_eq(ls_options_parse(options, OPTIONS, 1, argv, &w), LS_ERR_INPUT);
     ck_assert_str_eq(ls_error_text(), "CANDIDATE is missing");
+    ls_error_clear();
+    w.usage = "judge GOLDEN CANDIDATE";
+    ck_assert_int_eq(ls_options_parse(options, OPTIONS, 1, argv, &w), LS_ERR_INPUT);
+    ck_assert_str_eq(ls_error_text(), "CANDIDATE is missing; usage: judge GOLDEN CANDIDATE");
+    /* One option a second time; a flag too. */
+    static const char *const twice[][3] = {{"--size=1", "--size=1", "--size: was given before"},
+                                           {"--verbose", "--verbose", "--verbose: was given"}};
+    for (size_t i = 0; i < 2; i++) {
+        ls_error_clear();
+        ck_assert_int_eq(ls_options_parse(options, OPTIONS, 2, twice[i], NULL), LS_ERR_INPUT);
+        ck_assert_ptr_nonnull(strstr(ls_error_text(), twice[i][2]));
+    }
+    /* After "--" an option is a word, and none was wanted. */
+    const char *after[] = {"--", "--size"};
+    ls_error_clear();
+    ck_assert_int_eq(ls_options_parse(options, OPTIONS, 2, after, NULL), LS_ERR_INPUT);
+    ck_assert_ptr_nonnull(strstr(ls_error_text(), "leave the -- out"));
+    const char *brief[] = {"-h"};
+    ck_assert_int_eq(ls_options_parse(options, OPTIONS, 1, brief, NULL), LS_OK);
+    ck_assert(ls_options_given(options, OPTIONS, "help"));
     ls_error_clear();
     const char *help[] = {"--help"};
     ck_assert_int_eq(ls_options_parse(options, OPTIONS, 1, help, &w), LS_OK);

@@ -111,7 +111,6 @@ START_TEST(nearest_word)
         {"--D-Model", "--d-model"},  {"--dmodel", "--d-model"},
         {"--kvheads", "--kv-heads"}, {"--layer", "--layers"},
         {"--setps", "--steps"},      {"--t", "--tp"},
-        {"heads", "--heads"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         const char *found = ls_nearest(pairs[i][0], known, 9);
@@ -119,6 +118,12 @@ START_TEST(nearest_word)
                       found ? found : "none");
     }
     ck_assert_ptr_null(ls_nearest("--learning-rate", known, 9));
+    /* More than one letter in four: another word. */
+    static const char *const far[][2] = {{"threads", "heads"}, {"nope", "norm"}, {"data", "draw"},
+                                         {"ep", "tp"},         {"x", "sp"},      {"oops", "tp"}};
+    for (size_t i = 0; i < sizeof far / sizeof far[0]; i++)
+        ck_assert_msg(ls_nearest(far[i][0], &far[i][1], 1) == NULL, "%s is taken for %s", far[i][0],
+                      far[i][1]);
     ck_assert_ptr_null(ls_nearest("zzz", known, 9));
     ck_assert_ptr_null(ls_nearest("", known, 9));
     ck_assert_ptr_null(ls_nearest("--heads", known, 0));

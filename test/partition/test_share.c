@@ -251,7 +251,7 @@ START_TEST(what_is_said_twice)
     static const struct {
         const char *text, *part;
     } bad[] = {{"tp 2 x tp 2", "tp 2 x tp 2"},
-               {"dp 2, tp 3, dp 2", "dp 2"},
+               {"dp 2 x tp 3, dp 2", "dp 2"},
                {"pp 2 x dp 1, pp 2", "pp 2"},
                {"cp 1, cp 1", "cp 1"},
                {"tp 2, sp, sp", "sp"},
@@ -269,6 +269,27 @@ START_TEST(what_is_said_twice)
         ck_assert_int_eq(ls_layout_parse("--layouts", bad[i].text, &layout), LS_ERR_INPUT);
         ck_assert_msg(strncmp(ls_error_text(), wanted, strlen(wanted)) == 0, "%s: %s", bad[i].text,
                       ls_error_text());
+        ck_assert_int_eq(layout.tp, 77);
+    }
+}
+END_TEST
+
+/* A comma where a semicolon was meant: two layouts would quietly be one. */
+START_TEST(degrees_after_a_comma)
+{
+    static const char *const bad[][3] = {
+        {"tp 4, dp 2", "tp 4 x dp 2", "tp 4; dp 2"},
+        {"tp 4, sp, dp 2", "tp 4 x dp 2", "tp 4; dp 2"},
+        {"pp 2 x tp 2 , 1f1b, dp 2 x cp 1", "pp 2 x tp 2 x dp 2 x cp 1",
+         "pp 2 x tp 2; dp 2 x cp 1"},
+        {"spatial 2x1, channel 2", "spatial 2x1 x channel 2", "spatial 2x1; channel 2"},
+        {"dp 2, spatial 2x1", "dp 2 x spatial 2x1", "dp 2; spatial 2x1"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ls_layout layout = {.tp = 77};
+        ls_error_clear();
+        ck_assert_int_eq(ls_layout_parse("--layouts", bad[i][0], &layout), LS_ERR_INPUT);
+        ck_assert_msg(strstr(ls_error_text(), bad[i][1]) && strstr(ls_error_text(), bad[i][2]),
+                      "%s: %s", bad[i][0], ls_error_text());
         ck_assert_int_eq(layout.tp, 77);
     }
 }
@@ -356,6 +377,7 @@ int main(void)
     tcase_add_test(tests, description_read_back);
     tcase_add_test(tests, what_is_said_twice);
     tcase_add_test(tests, what_is_no_description);
+    tcase_add_test(tests, degrees_after_a_comma);
     tcase_add_test(tests, layers_of_stages);
     tcase_add_test(tests, every_layer_has_one_stage);
     suite_add_tcase(suite, tests);

@@ -25,6 +25,21 @@ def listing(folder):
     return found
 
 
+def last_of_each(words):
+    """Words in which an option is there once, as it was given last: a test's common words and what
+    it changes of them. The program refuses an option that is there twice; --name=value stays."""
+    kept = []
+    for i, word in enumerate(words):
+        dashed = isinstance(word, str) and word.startswith("--") and len(word) > 2
+        if dashed and "=" not in word and word in words[i + 1:]:
+            continue
+        before = words[i - 1] if i > 0 else ""
+        if isinstance(before, str) and before.startswith("--") and before in words[i:] and not dashed:
+            continue  # its value
+        kept.append(word)
+    return kept
+
+
 class Program:
     """The program, run in `folder`. Words may be str or bytes. `first` is called in the new process
     before the program starts."""
@@ -34,7 +49,7 @@ class Program:
 
     def run(self, *words, env=None, stdout=subprocess.PIPE, timeout=120, first=None):
         before = listing(self.folder)
-        done = subprocess.run([self.path, *words], cwd=self.folder, stdin=subprocess.DEVNULL,
+        done = subprocess.run([self.path, *last_of_each(words)], cwd=self.folder, stdin=subprocess.DEVNULL,
                               stdout=stdout, stderr=subprocess.PIPE, timeout=timeout, check=False,
                               preexec_fn=first,
                               env={**os.environ, **(env or {})})

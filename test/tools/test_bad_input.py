@@ -28,7 +28,6 @@ def refused(program, checks, words, *names, env=None):
 
 def commands_and_options(program, checks):
     for words, *names in (
-            ([], "command is missing"),
             (["trian"], "trian", "train"),
             (["verfy"], "verify"),
             (["zzz"], "zzz", "--help"),
@@ -96,7 +95,7 @@ def commands_and_options(program, checks):
             (["--trace", "no/t.json"], "no/t.json"),
             (["--save", "t.json", "--trace", "t.json"], "--trace t.json", "--save"),
             (["--save", "t.json", "--trace", "./t.json"], "--trace ./t.json", "--save"),
-            (["--load", "text.txt", "--trace", ".//text.txt"], "--trace .//text.txt", "--load")):
+            (["--load", "old.json", "--trace", ".//old.json"], "--trace .//old.json", "--load")):
         refused(program, checks, ["train", "--text", "text.txt", *words], *names)
     # Every number that --help lists, with values that no number may have.
     for command in ("train", "verify", "plan"):
@@ -176,7 +175,7 @@ def models_and_layouts(program, checks):
                             ("pp 2, 1f1b, gpipe", "--layouts: gpipe", "second time"),
                             ("dp 2, 5 micro-batches", "--batch 8", "10 sequences")):
         refused(program, checks, ["verify", "--layouts", layouts], *names)
-    refused(program, checks, ["verify", "--sweep", "-1"], "--sweep -1", "from 0 to 4096")
+    refused(program, checks, ["verify", "--sweep", "-1"], "--sweep -1", "from 1 to 4096")
 
 
 def texts(program, checks):
@@ -432,6 +431,7 @@ def limits(program, checks):
 
 def main(program, checks):
     program.write("text.txt", "A text to train on. " * 100)
+    program.write("old.json", '{"displayTimeUnit": "ns", "otherData": {"format": "lockstep trace 1"}}')
     program.write("broken.json", b"{\"layers\": ")
     program.write("key.json", b"{\"base\": \"gpt2-nano\", \"layrs\": 3}")
     program.write("type.json", b"{\"base\": \"gpt2-nano\", \"layers\": \"3\"}")

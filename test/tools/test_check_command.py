@@ -64,8 +64,12 @@ def expect(program, checks, words, status, *texts):
         checks.that(text in (done.err if status == 2 else done.out), f"check {words}: no {text!r}\n"
                     f"{done}")
     if status < 2:
-        checks.that(re.fullmatch(r"check: \d+ tensors, \d+ equal, \d+ explained, \d+ different",
-                                 p.last_line(done.out)) is not None, f"last line\n{done}")
+        found = re.fullmatch(r"check: (\d+) tensors?, \d+ equal, \d+ explained, \d+ different"
+                             r"(; (\d+) of (\d+) tensors given, --complete asks for all)?",
+                             p.last_line(done.out))
+        checks.that(found is not None and (not found[2] or (found[1] == found[3] and
+                                                            int(found[3]) < int(found[4]))),
+                    f"last line\n{done}")
         checks.that(done.err == "", f"check {words}: words on stderr\n{done}")
     else:
         checks.that(done.out == "" and len(done.err.splitlines()) == 1, f"check {words}\n{done}")
@@ -208,7 +212,17 @@ def parts(program, checks, count):
     some = {name.split("/")[1]: tensors[name] for name in ("step0/logits", "step0/loss")}
     write_tensors(program, "some.safetensors", some)
     expect(program, checks, ["golden", "some.safetensors"], 0,
-           "check: 2 tensors, 2 equal, 0 explained, 0 different")
+           "check: 2 tensors, 2 equal, 0 explained, 0 different; "
+           f"2 of {count} tensors given, --complete asks for all")
+    facts = as_json(program, checks, ["golden", "some.safetensors"], 0)
+    checks.that(facts["count"] == 2 and facts["wanted"] == count, f"{facts['wanted']} are wanted")
+    one = {"step0/loss": tensors["step0/loss"]}
+    write_tensors(program, "one.safetensors", one)
+    expect(program, checks, ["golden", "one.safetensors"], 0, "check: 1 tensor, 1 equal, ",
+           f"1 of {count} tensors given")
+    # Of what --only names, everything is there.
+    done = expect(program, checks, ["golden", "one.safetensors", "--only", "step0/loss"], 0)
+    checks.that("given" not in p.last_line(done.out), f"--only\n{done}")
     expect(program, checks, ["golden", "some.safetensors", "--complete"], 2,
            "some.safetensors: step0/embedding is missing", f"--complete wants all {count}, 2 are")
     # Other names for parameters.
@@ -263,8 +277,8 @@ def refused(program, checks):
     dtype, shape, data = tensors["step0/loss"]
     write_tensors(program, "shape.safetensors", {"step0/loss": (dtype, [2], data + data)})
     write_tensors(program, "name.safetensors", {"step0/los": (dtype, shape, data)})
-    expect(program, checks, [], 2, "GOLDEN is missing")
-    expect(program, checks, ["golden"], 2, "CANDIDATE is missing")
+    expect(program, checks, [], 2, "GOLDEN (a folder", "is missing; usage: lockstep check GOLDEN")
+    expect(program, checks, ["golden"], 2, "CANDIDATE (a folder", "is missing; usage: lockstep check GOLDEN")
     expect(program, checks, ["golden", "golden", "golden"], 2)
     expect(program, checks, ["missing", "golden"], 2, "missing")
     expect(program, checks, ["golden", "missing"], 2, "missing")

@@ -5,6 +5,7 @@ Installs into an empty folder, then compiles a program against it through pkg-co
 with the shared and with the static library, and runs both.
 """
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -52,9 +53,37 @@ def flags(pkg_config, folder, prefix, *options):
 def static_flags(pkg_config, folder, prefix, archive):
     """The archive itself, so that the linker has no choice, and what it needs: these as shared
     libraries, because a distribution's static OpenBLAS wants a Fortran compiler beside it."""
-    needed = flags(pkg_config, folder, prefix, "--print-requires-private")
-    more = run([pkg_config, "--libs", *needed]).stdout.split() if needed else []
-    return flags(pkg_config, folder, prefix, "--cflags") + [archive] + more + ["-lm", "-pthread"]
+    more = [word for word in flags(pkg_config, folder, prefix, "--static", "--libs")
+            if word != "-llockstep" and not word.startswith("-L" + folder)]
+    return flags(pkg_config, folder, prefix, "--cflags") + [archive] + more
+
+
+def manual(files, checks):
+    """The man page and the completion say what --help says."""
+    page = next((p for n, p in files.items() if n.endswith("/man1/lockstep.1")), None)
+    words = next((p for n, p in files.items() if n.endswith("/completions/lockstep.bash")), None)
+    program = next((p for n, p in files.items() if n.endswith("/bin/lockstep")), None)
+    if not (page and words and program):
+        checks.that(False, f"no man page or no completion: {sorted(files)[:5]}")
+        return
+    with open(page, encoding="utf-8") as file:
+        text = file.read().replace("\\-", "-")
+    for command in ("train", "verify", "dump", "check", "replay", "plan", "images", "gallery", "bench"):
+        done = run([program, command, "--help"])
+        options = re.findall(r"^  --([a-z0-9-]+)", done.stdout, re.MULTILINE)
+        part = text.split(f".SH LOCKSTEP {command.upper()}\n")[1].split("\n.SH ")[0]
+        checks.that(len(options) > 2 and all(f".BR --{name}" in part for name in options),
+                    f"the man page lacks options of {command}")
+        checks.that("Examples" in part and f"lockstep {command}" in part, f"examples of {command}")
+        if shutil.which("bash"):
+            for typed, expected in ((["--"], options), (["--gemm", "o"], ["openblas"])):
+                if "--gemm" in typed and command != "train":
+                    continue
+                script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); ' \
+                    '_lockstep; echo "${COMPREPLY[@]}"'
+                done = run(["bash", "-c", script, "bash", words, "lockstep", command, *typed])
+                checks.that(set(expected) <= {word.lstrip("-") for word in done.stdout.split()},
+                            f"completion of {command} {typed}: {done.stdout}{done.stderr}")
 
 
 def main():
@@ -90,6 +119,14 @@ def main():
         path = os.path.join(folder, "use.c")
         with open(path, "w", encoding="utf-8") as file:
             file.write(PROGRAM)
+        # What a user's compiler is told needs no other library's .pc file, and names no other folder.
+        place = next(os.path.dirname(p) for n, p in files.items() if n.endswith("/lockstep.pc"))
+        done = run([pkg_config, "--cflags", "--libs", "lockstep"],
+                   env={**os.environ, "PKG_CONFIG_LIBDIR": place, "PKG_CONFIG_PATH": ""})
+        checks.that(done.returncode == 0 and all(
+            word.startswith(("-I" + prefix, "-L" + prefix)) or word == "-llockstep"
+            for word in done.stdout.split()), f"pkg-config\n{done.stdout}{done.stderr}")
+        manual(files, checks)
         for compiler, language in ((cc, ["-std=c11"]), (cxx, ["-std=c++17", "-x", "c++"])):
             if compiler is None:
                 continue

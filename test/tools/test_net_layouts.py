@@ -74,7 +74,7 @@ def verified(program, checks):
                 "<td>conv2</td><td>conv</td>" in page and all(f"rank {rank}: replica" in page for rank in range(8)) and
                 "tensor" not in page and "pipeline" not in page, "the page")
     checks.that(done.status == 0 and p.last_line(done.out) ==
-                "verify: 1 layouts, 1 bit-exact, 0 different" and
+                "verify: 1 layout, 1 bit-exact, 0 different" and
                 re.search(r"^dp 2 x spatial 2x2 +portable +bit-exact", done.out, re.MULTILINE),
                 f"alexnet\n{done}")
     done = program.run("verify", "--model", "resnet-nano", "--spatial", "2x1", "--channel", "2", "--overlap",

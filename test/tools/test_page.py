@@ -23,6 +23,7 @@ class Page(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()
         self.open, self.faults, self.tags, self.text = [], [], set(), ""
+        self.links, self.ids = [], []
 
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
@@ -30,6 +31,11 @@ class Page(html.parser.HTMLParser):
             self.open.append(tag)
         self.faults += [f"{tag} {key}" for key, _ in attrs
                         if key in ("src", "href", "srcset") or key.startswith("on")]
+        names = dict(attrs)
+        if tag == "a" and names.get("href", "").startswith("#"):  # a link within the page
+            self.faults.remove("a href")
+            self.links.append(names["href"][1:])
+        self.ids += [names["id"]] if "id" in names else []
 
     def handle_startendtag(self, tag, attrs):
         self.tags.add(tag)
@@ -57,6 +63,15 @@ def report(program, checks):
     page.close()
     checks.that(not page.faults and not page.open, f"the page: {page.faults} {page.open}")
     checks.that("script" not in page.tags, "a file's name became a tag")
+    checks.that(page.links == page.ids and len(page.links) == source.count("<h2") >= 6 and
+                source.index("<nav>") < source.index("<h2"), f"contents: {page.links} {page.ids}")
+    version = program.run("--version").out.splitlines()[0]
+    checks.that(version in page.text and "commit" in version, f"the page lacks {version}")
+    checks.that(re.search(r"date20\d\d-\d\d-\d\d \d\d:\d\d", page.text) is not None, "no date")
+    # In a narrow window the first two columns are what is seen, and drawings can be scrolled.
+    checks.that("<th>layout</th><th>against serial</th>" in source, "columns")
+    checks.that(source.count('<div class="scroll"><svg') == source.count("<svg") > 0 and
+                "min-width:46rem" in source, "drawings shrink with the window")
     checks.that("url(" not in source and "@import" not in source and "http" not in source,
                 "the page loads something")
     drawings = re.findall(r"<svg.*?</svg>", source, re.DOTALL)

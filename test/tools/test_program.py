@@ -29,7 +29,7 @@ def words(program, checks):
         checks.that(done.status == 0 and "--tp N" in done.out and done.err == "", f"help\n{done}")
         checks.that(max(map(len, done.out.splitlines())) <= 100, f"{command} --help is too wide")
     done = program.run("--version")
-    checks.that(done.status == 0 and re.match(r"lockstep \d+\.\d+\.\d+\n", done.out) is not None
+    checks.that(done.status == 0 and re.match(r"lockstep \d+\.\d+\.\d+, commit [0-9a-z+]+\n", done.out) is not None
                 and "tree/v1" in done.out, f"version\n{done}")
 
 
@@ -111,7 +111,7 @@ def checkpoints(program, checks):
     done = program.run("verify", "--text", "text.txt", "--steps", "5", "--tp", "3", "--load",
                        "half.safetensors", "--no-truth")
     checks.that(done.status == 0 and p.last_line(done.out) ==
-                "verify: 1 layouts, 1 bit-exact, 0 different", f"verify from a checkpoint\n{done}")
+                "verify: 1 layout, 1 bit-exact, 0 different", f"verify from a checkpoint\n{done}")
     done = program.run("verify", "--steps", "3", "--tp", "3", "--load", "half.safetensors")
     checks.that(done.status == 2 and "--steps 3: " in done.err and "nothing is left" in done.err,
                 f"nothing to compare is not equal\n{done}")
@@ -167,7 +167,7 @@ def as_json(program, checks):
 def verdicts(program, faulty, checks):
     done = program.run("verify", "--text", "text.txt", "--steps", "2", "--tp", "4")
     checks.that(done.status == 0 and done.err == "" and p.last_line(done.out) ==
-                "verify: 1 layouts, 1 bit-exact, 0 different", f"verify\n{done}")
+                "verify: 1 layout, 1 bit-exact, 0 different", f"verify\n{done}")
     done = program.run("verify", "--text", "text.txt", "--steps", "2", "--layouts", EVERY_TP,
                        "--model", "llama-nano", "--no-truth")
     checks.that(done.status == 0 and p.last_line(done.out) ==
@@ -175,7 +175,7 @@ def verdicts(program, faulty, checks):
     # The row-first MLP has no sequence parallelism: its sweep has none, and says nothing of it.
     done = program.run("verify", "--text", "text.txt", "--steps", "1", "--sweep", "2", "--mlp-cut",
                        "row_first", "--gathered-loss", "--no-truth", "--layers", "2", "--batch", "2")
-    sizes = re.search(r"^sweep   (\d+) layouts of at most 2 ranks\ncompare (\d+) layouts, 1 steps",
+    sizes = re.search(r"^sweep   (\d+) layouts of at most 2 ranks\ncompare (\d+) layouts, 1 step:",
                       done.out, re.MULTILINE)
     checks.that(done.status == 0 and sizes is not None and sizes[1] == sizes[2] and
                 p.last_line(done.out) ==

@@ -73,7 +73,9 @@ def judge(root, path, quote, target):
     if quote == "<":
         return None  # the system's or another library's
     if len(parts) == 1:
-        there = os.path.isfile(os.path.join(root, os.path.dirname(path), target))
+        own = os.path.join(root, os.path.dirname(path), target)
+        # NAME.in: what the build makes it from.
+        there = os.path.isfile(own) or os.path.isfile(own + ".in")
         return None if there else "not in its own folder: write room/name.h"
     if not os.path.isfile(os.path.join(root, "lib", target)):
         return "no such internal header"

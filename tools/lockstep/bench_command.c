@@ -88,10 +88,11 @@ exit:
 
 static void print_help(const command_spec *command, const ls_option *options)
 {
-    printf("lockstep %s - %s\n\n", command->name, command->summary);
+    print_help_head(command);
     ls_options_help(stdout, options, OPTIONS);
     printf("\nParts:\n");
     for (size_t p = 0; p < PARTS; p++) printf("  %-13s%s\n", parts[p].name, parts[p].summary);
+    print_help_end(command);
 }
 
 ls_status bench_row(bench *b, const char *what, double figure, const char *unit, double ratio,
@@ -137,14 +138,13 @@ ls_status bench_command(const command_spec *command, int argc, const char *const
     bench_settings s;
     bench b = {0};
     ls_option options[OPTIONS];
-    ls_words rest = {NULL, 0, NULL};
+    ls_words rest = {NULL, 0, NULL, NULL};
     char engine[64];
     make_options(&s, options);
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0) {
-            print_help(command, options);
-            goto exit;
-        }
+    if (asks_for_help(argc, argv)) {
+        print_help(command, options);
+        goto exit;
+    }
     LS_TRY(ls_options_parse(options, OPTIONS, argc, argv, &rest));
     LS_TRY(check_only(s.only));
     if (strcmp(s.dtype, "f32") != 0 && strcmp(s.dtype, "f64") != 0)

@@ -51,17 +51,18 @@ static ls_status read_check_settings(check_settings *s, const command_spec *comm
 {
     ls_status status = LS_OK;
     ls_option options[OPTIONS];
-    static const char *const names[] = {"GOLDEN", "CANDIDATE"};
+    static const char *const names[] = {"GOLDEN (a folder that lockstep dump wrote)",
+                                        "CANDIDATE (a folder or file of your tensors)"};
     const char *words[2] = {NULL, NULL};
-    ls_words rest = {names, 2, words};
+    ls_words rest = {names, 2, words, command->usage};
     make_options(s, options);
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0) {
-            printf("lockstep %s GOLDEN CANDIDATE - %s\n\n", command->name, command->summary);
-            ls_options_help(stdout, options, OPTIONS);
-            s->help = true;
-            return LS_OK;
-        }
+    if (asks_for_help(argc, argv)) {
+        print_help_head(command);
+        ls_options_help(stdout, options, OPTIONS);
+        print_help_end(command);
+        s->help = true;
+        return LS_OK;
+    }
     LS_TRY(ls_options_parse(options, OPTIONS, argc, argv, &rest));
     s->golden = words[0];
     s->candidate = words[1];

@@ -177,6 +177,7 @@ ls_status print_check_json(const checked *c)
                   j->blame ? json_string(j->blame->golden->name) : json_null(), "findings",
                   findings, "tensors", tensors, "unexamined", (json_int_t)j->unexamined,
                   "unrelated", (int)j->unrelated, "later", (json_int_t)j->later);
+    if (more) json_object_set_new(more, "wanted", json_integer((json_int_t)j->wanted));
     if (object && c->look) json_object_set_new(object, "show", json_look(c));
     if (!object || !more || json_object_update(object, more) != 0) {
         json_decref(object);

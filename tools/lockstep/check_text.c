@@ -71,16 +71,17 @@ static void print_formats(FILE *out, const checked *c)
 static void print_head(FILE *out, const checked *c)
 {
     const ls_run *run = &c->golden->run;
-    char layout[LS_LAYOUT_TEXT];
+    char layout[LS_LAYOUT_TEXT], steps[LS_NUMBER_TEXT], tensors[LS_NUMBER_TEXT];
     ls_layout_describe(&run->layout, layout, sizeof layout);
-    fprintf(out, "golden     %s: %s, %s, %s, %s, seed %llu; %zu step%s from %llu, %zu tensors%s\n",
+    fprintf(out, "golden     %s: %s, %s, %s, %s, seed %llu; %s from %llu, %s%s\n",
             ls_show(c->golden->path), ls_show(run->config.name), layout,
             ls_engine_name(run->engine), format_names[run->dtype], (unsigned long long)run->seed,
-            c->golden->steps, c->golden->steps == 1 ? "" : "s",
-            (unsigned long long)c->golden->first_step, c->golden->count,
+            ls_count_text(c->golden->steps, "step", steps),
+            (unsigned long long)c->golden->first_step,
+            ls_count_text(c->golden->count, "tensor", tensors),
             c->golden->kind == LS_GOLDEN_INTEGERS ? ", integers" : "");
-    fprintf(out, "candidate  %s: %zu tensor%s judged, ", ls_show(c->candidate->path),
-            c->judgement->count, c->judgement->count == 1 ? "" : "s");
+    fprintf(out, "candidate  %s: %s judged, ", ls_show(c->candidate->path),
+            ls_count_text(c->judgement->count, "tensor", tensors));
     print_formats(out, c);
     if (c->candidate->has_layout) {
         ls_layout_describe(&c->candidate->layout, layout, sizeof layout);
@@ -275,6 +276,7 @@ ls_status print_judgement(FILE *out, const checked *c)
 {
     ls_status status = LS_OK;
     const ls_judgement *j = c->judgement;
+    char count[LS_NUMBER_TEXT];
     print_head(out, c);
     LS_TRY(print_phases(out, c));
     print_list(out, c);
@@ -298,8 +300,12 @@ ls_status print_judgement(FILE *out, const checked *c)
               "weights, on its batch, and drop with its masks?\n",
               out);
     if (c->look) LS_TRY(print_look(out, c));
-    fprintf(out, "\ncheck: %zu tensors, %zu equal, %zu explained, %zu different\n", j->count,
-            j->equal, j->explained, j->different);
+    fprintf(out, "\ncheck: %s, %zu equal, %zu explained, %zu different",
+            ls_count_text(j->count, "tensor", count), j->equal, j->explained, j->different);
+    if (j->count < j->wanted)
+        fprintf(out, "; %zu of %s given, --complete asks for all", j->count,
+                ls_count_text(j->wanted, "tensor", count));
+    fputc('\n', out);
 exit:
     return status;
 }

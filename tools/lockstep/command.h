@@ -2,6 +2,8 @@
 #ifndef LOCKSTEP_COMMAND_H
 #define LOCKSTEP_COMMAND_H
 
+#include <stdio.h>
+
 #include "lockstep/lockstep.h"
 
 /* Which command a table of options is for; an option names all that have it. */
@@ -20,8 +22,11 @@ enum {
 
 typedef struct command_spec {
     const char *name;
-    const char *summary; /* one line of --help */
-    int mark;            /* FOR_... */
+    const char *summary;  /* one line of --help */
+    const char *usage;    /* "lockstep check GOLDEN CANDIDATE [--option value ...]" */
+    const char *examples; /* a line each */
+    const char *chapters; /* of apps/ that show what it is about */
+    int mark;             /* FOR_... */
     /* argc, argv: what follows the command's name. LS_DIFFERENT: exit status 1. */
     ls_status (*run)(const struct command_spec *command, int argc, const char *const *argv);
 } command_spec;
@@ -35,5 +40,21 @@ ls_status gallery_command(const command_spec *command, int argc, const char *con
 ls_status images_command(const command_spec *command, int argc, const char *const *argv);
 ls_status bench_command(const command_spec *command, int argc, const char *const *argv);
 ls_status verify_command(const command_spec *command, int argc, const char *const *argv);
+
+/* ---- command_help.c: every command, and what they say of themselves ---- */
+
+/* NULL: none has this name. */
+const command_spec *command_named(const char *name);
+/* LS_ERR_INPUT: with the nearest, or how the words are to be ordered. argv: all of them. */
+ls_status command_unknown(int argc, const char *const *argv) LS_MUST_USE;
+/* "lockstep 0.1.0, commit 0123456789ab" */
+const char *program_version(void);
+/* Of the whole program. */
+void print_commands(FILE *file);
+/* Whether --help or -h is among the words, before any "--". */
+bool asks_for_help(int argc, const char *const *argv);
+/* Before a command's options, and after them. */
+void print_help_head(const command_spec *command);
+void print_help_end(const command_spec *command);
 
 #endif

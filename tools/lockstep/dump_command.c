@@ -92,8 +92,9 @@ static ls_status print_summary(const dumping *d, const ls_dump_summary *summary)
     FILE *out = d->out;
     LS_TRY(print_files(out, summary));
     if (!d->settings->integers) print_start(out, d->settings, &summary->start);
-    fprintf(out, "\nwrote   %s tensors, %s, in %s\n", ls_number_text(summary->tensors, tensors),
-            ls_bytes_text(summary->bytes, bytes), ls_show(d->settings->directory));
+    fprintf(out, "\nwrote   %s tensor%s, %s, in %s\n", ls_number_text(summary->tensors, tensors),
+            summary->tensors == 1 ? "" : "s", ls_bytes_text(summary->bytes, bytes),
+            ls_show(d->settings->directory));
     if (summary->worst_ratio > 0)
         fprintf(out, "truth   %s its bound; nearest, at %.2g of it: %s\n",
                 summary->worst_ratio <= 1 ? "every tensor within" : "a tensor beyond",

@@ -22,6 +22,10 @@ void print_strategies(FILE *file, const ls_layout *layout, const ls_config *conf
 ls_status print_ranks(FILE *file, const ls_train_result *result,
                       const ls_layout *layout) LS_MUST_USE;
 
+/* "1.88 s, 2.31 s of CPU time" since `started_ns` and of the whole process; on a busy machine, why
+ * the former is so much longer. */
+void print_time(FILE *file, uint64_t started_ns);
+
 /* One line for a run that was compared; width: of the column of layouts. */
 void print_compared(FILE *file, const ls_report *report, const ls_report_run *run, int width);
 

@@ -2,8 +2,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "facts.h"
+#include "lockstep/base/clock.h"
 #include "report/rank_groups.h"
 #include "report/text_table.h"
 
@@ -11,18 +13,19 @@
 static void print_model(FILE *file, const settings *s, const ls_report *report)
 {
     const ls_config *c = &s->run.config;
-    char number[LS_NUMBER_TEXT];
+    char number[LS_NUMBER_TEXT], layers[LS_NUMBER_TEXT], heads[LS_NUMBER_TEXT];
+    char tokens[LS_NUMBER_TEXT];
     const char *parameters = ls_number_text(ls_param_table_elements(report->table), number);
     if (c->kind == LS_MODEL_NET)
-        fprintf(file,
-                "model   %s: %zu layers, images of %zu x %zu x %zu, %zu classes, %s parameters\n",
-                ls_show(c->name), c->net.count, c->net.channels, c->net.height, c->net.width,
-                c->net.classes, parameters);
+        fprintf(file, "model   %s: %s, images of %zu x %zu x %zu, %zu classes, %s parameters\n",
+                ls_show(c->name), ls_count_text(c->net.count, "layer", layers), c->net.channels,
+                c->net.height, c->net.width, c->net.classes, parameters);
     else
         fprintf(file,
-                "model   %s: %zu layers, width %zu, %zu heads, feed-forward %zu, %zu tokens a "
-                "sequence, %s parameters\n",
-                ls_show(c->name), c->layers, c->d_model, c->heads, c->d_ff, c->seq, parameters);
+                "model   %s: %s, width %zu, %s, feed-forward %zu, %s a sequence, %s parameters\n",
+                ls_show(c->name), ls_count_text(c->layers, "layer", layers), c->d_model,
+                ls_count_text(c->heads, "head", heads), c->d_ff,
+                ls_count_text(c->seq, "token", tokens), parameters);
 }
 
 void print_weights(FILE *file, const settings *s)
@@ -40,13 +43,14 @@ void print_weights(FILE *file, const settings *s)
 
 static void print_data(FILE *file, const settings *s)
 {
-    char number[LS_NUMBER_TEXT];
+    char number[LS_NUMBER_TEXT], sequences[LS_NUMBER_TEXT];
     if (s->run.config.kind == LS_MODEL_NET)
         fprintf(file, "images  %s, %s with %zu labels; %zu a step\n", ls_show(s->data_name),
                 ls_number_text(s->images.count, number), s->images.classes, s->run.batch);
     else
-        fprintf(file, "text    %s, %s bytes; %zu sequences a step\n", ls_show(s->data_name),
-                ls_number_text(s->text.count, number), s->run.batch);
+        fprintf(file, "text    %s, %s bytes; %s a step\n", ls_show(s->data_name),
+                ls_number_text(s->text.count, number),
+                ls_count_text(s->run.batch, "sequence", sequences));
 }
 
 void print_strategies(FILE *file, const ls_layout *layout, const ls_config *config)
@@ -138,6 +142,20 @@ exit:
     ls_rank_groups_free(&groups);
     ls_text_table_destroy(&table);
     return status;
+}
+
+void print_time(FILE *file, uint64_t started_ns)
+{
+    char time[LS_NUMBER_TEXT], cpu[LS_NUMBER_TEXT];
+    struct timespec used = {0, 0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    const uint64_t ns = ls_clock_ns() - started_ns;
+    const uint64_t cpu_ns = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+    fprintf(file, "time    %s, %s of CPU time%s\n", ls_duration_text(ns, time),
+            ls_duration_text(cpu_ns, cpu),
+            ns > 1000000000u && ns / 3 > cpu_ns
+                ? ": the machine is busy, and at every collective ranks wait for a turn on a core"
+                : "");
 }
 
 void print_compared(FILE *file, const ls_report *report, const ls_report_run *run, int width)

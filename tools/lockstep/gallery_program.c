@@ -53,16 +53,16 @@ static ls_status read_settings(gallery_settings *s, const command_spec *command,
     ls_status status = LS_OK;
     ls_option options[OPTIONS];
     make_options(s, options);
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0) {
-            printf("lockstep %s - %s\n\n"
-                   "Small models are trained in several layouts with one mistake at a time and\n"
-                   "judged against the right run, as `lockstep check` judges any candidate.\n\n",
-                   command->name, command->summary);
-            ls_options_help(stdout, options, OPTIONS);
-            s->help = true;
-            return LS_OK;
-        }
+    if (asks_for_help(argc, argv)) {
+        print_help_head(command);
+        fputs("Small models are trained in several layouts with one mistake at a time and\n"
+              "judged against the right run, as `lockstep check` judges any candidate.\n\n",
+              stdout);
+        ls_options_help(stdout, options, OPTIONS);
+        print_help_end(command);
+        s->help = true;
+        return LS_OK;
+    }
     LS_TRY(ls_options_parse(options, OPTIONS, argc, argv, NULL));
 exit:
     return status;

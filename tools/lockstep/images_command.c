@@ -1,6 +1,5 @@
 /* images_command.c - writes a drawn set of images as files, for people to look at and for train. */
 #include <stdio.h>
-#include <string.h>
 
 #include "command.h"
 #include "lockstep/io/image_folder.h"
@@ -27,26 +26,20 @@ static void make_table(images_words *w, ls_option options[IMAGES_OPTIONS])
     options[3] = ls_option_flag("help", &w->help, "this text");
 }
 
-static bool is_asked_for_help(int argc, const char *const *argv)
-{
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0) return true;
-    return false;
-}
-
 ls_status images_command(const command_spec *command, int argc, const char *const *argv)
 {
-    static const char *const names[] = {"DIR"};
+    static const char *const names[] = {"DIR (the folder to write)"};
     ls_status status = LS_OK;
     ls_config config;
     ls_images images = {0};
     ls_option options[IMAGES_OPTIONS];
     images_words w = {.model = "alexnet-nano", .count = DRAWN_IMAGES, .seed = DRAWN_SEED};
-    ls_words place = {names, 1, &w.directory};
+    ls_words place = {names, 1, &w.directory, command->usage};
     make_table(&w, options);
-    if (is_asked_for_help(argc, argv)) {
-        printf("lockstep %s DIR - %s\n\n", command->name, command->summary);
+    if (asks_for_help(argc, argv)) {
+        print_help_head(command);
         ls_options_help(stdout, options, IMAGES_OPTIONS);
+        print_help_end(command);
         goto exit;
     }
     LS_TRY(ls_options_parse(options, IMAGES_OPTIONS, argc, argv, &place));

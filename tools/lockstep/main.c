@@ -1,4 +1,4 @@
-/* main.c - the program: finds the command, runs it, turns its status into words and an exit status.
+/* main.c - the program: runs the command, turns its status into words and an exit status.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,45 +14,10 @@
 
 static const size_t STACK_BYTES = (size_t)8 << 20; /* as the ranks have */
 
-static const command_spec commands[] = {
-    {"train", "trains a model in a layout", FOR_TRAIN, train_command},
-    {"verify", "runs the same training serially and in a layout and compares every bit", FOR_VERIFY,
-     verify_command},
-    {"dump",
-     "writes every tensor of a training run as a golden directory for other implementations",
-     FOR_DUMP, dump_command},
-    {"check", "judges another backend's tensors, and names its mistakes", 0, check_command},
-    {"replay", "lays a traced run out as if every rank had its own core", 0, replay_command},
-    {"plan", "says what a training in a layout will hold and send, without running it", FOR_PLAN,
-     plan_command},
-    {"images", "draws a set of labelled images and writes it as files", FOR_IMAGES, images_command},
-    {"gallery", "makes every known mistake on purpose and shows where and as what it is found", 0,
-     gallery_command},
-    {"bench", "measures products, convolutions, kernels, collectives and steps of training", 0,
-     bench_command},
-};
-
-enum { COMMANDS = sizeof commands / sizeof commands[0] };
-
-static void print_help(FILE *file)
-{
-    fputs("lockstep - a neural network split over many ranks, bit for bit what one thread gives\n\n"
-          "usage: lockstep COMMAND [--option value ...]\n\n",
-          file);
-    for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(file, "  %-10s%s\n", commands[i].name, commands[i].summary);
-    fputs("\nlockstep COMMAND --help lists the options of a command; lockstep --version says what "
-          "computes.\n"
-          "Exit status: 0 done and equal, 1 a difference, 2 bad input, 3 a rank failed, 130 after "
-          "Ctrl-C.\n",
-          file);
-}
-
 static void print_version(void)
 {
     static const ls_engine engines[] = {LS_ENGINE_PORTABLE, LS_ENGINE_OPENBLAS};
-    printf("lockstep %s\ncontract %s %s\n", LOCKSTEP_VERSION, ls_contract_name(),
-           ls_contract_digest());
+    printf("%s\ncontract %s %s\n", program_version(), ls_contract_name(), ls_contract_digest());
     for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++) {
         char text[128];
         ls_engine_describe(engines[i], text, sizeof text);
@@ -62,41 +27,36 @@ static void print_version(void)
     }
 }
 
-static ls_status unknown_command(const char *word)
+static bool is_one_of(const char *word, const char *one, const char *two, const char *three)
 {
-    ls_status status = LS_OK;
-    const char *names[COMMANDS];
-    for (size_t i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
-    const char *near = ls_nearest(word, names, COMMANDS);
-    if (near != NULL)
-        LS_FAIL(LS_ERR_INPUT, "%s: unknown command; is %s meant?", ls_show(word), near);
-    LS_FAIL(LS_ERR_INPUT, "%s: unknown command; lockstep --help lists them",
-            *word == '\0' ? "\"\"" : ls_show(word));
-exit:
-    return status;
+    return strcmp(word, one) == 0 || strcmp(word, two) == 0 || strcmp(word, three) == 0;
 }
 
 static ls_status run(int argc, const char *const *argv)
 {
+    static const char *const help[] = {"--help"};
     ls_status status = LS_OK;
-    if (argc < 2) LS_FAIL(LS_ERR_INPUT, "a command is missing; lockstep --help lists them");
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
+    if (argc < 2) {
+        print_commands(stderr);
+        LS_FAIL(LS_ERR_INPUT, "a command is missing");
+    }
+    const bool helps = is_one_of(argv[1], "--help", "-h", "help");
+    const command_spec *command = command_named(argv[helps && argc > 2 ? 2 : 1]);
+    if (helps && argc == 2) {
+        print_commands(stdout);
         goto exit;
     }
     LS_TRY(ls_isa_check());
-    if (strcmp(argv[1], "--version") == 0) {
+    if (is_one_of(argv[1], "--version", "-v", "-V")) {
         print_version();
         goto exit;
     }
-    for (size_t i = 0; i < COMMANDS; i++) {
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            LS_TRY(commands[i].run(&commands[i], argc - 2, argv + 2));
-            goto exit;
-        }
-    }
-    LS_TRY(unknown_command(argv[1]));
+    if (command == NULL) LS_TRY(command_unknown(argc - helps, argv + helps));
+    /* `help train` is `train --help`. */
+    if (helps)
+        LS_TRY(command->run(command, 1, help));
+    else
+        LS_TRY(command->run(command, argc - 2, argv + 2));
 exit:
     return status;
 }

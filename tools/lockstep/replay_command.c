@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "facts.h"
+#include "overwrite.h"
 #include "report/replay_drawing.h"
 #include "report/text_table.h"
 #include "train/trace_file.h"
@@ -40,17 +41,17 @@ static ls_status read_settings(replay_settings *s, const command_spec *command, 
 {
     ls_status status = LS_OK;
     ls_option options[OPTIONS];
-    const char *const names[] = {"TRACE"};
+    const char *const names[] = {"TRACE (a file that lockstep train --trace wrote)"};
     const char *words[1] = {NULL};
-    ls_words rest = {names, 1, words};
+    ls_words rest = {names, 1, words, command->usage};
     make_options(s, options);
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0) {
-            printf("lockstep %s TRACE - %s\n\n", command->name, command->summary);
-            ls_options_help(stdout, options, OPTIONS);
-            s->help = true;
-            return LS_OK;
-        }
+    if (asks_for_help(argc, argv)) {
+        print_help_head(command);
+        ls_options_help(stdout, options, OPTIONS);
+        print_help_end(command);
+        s->help = true;
+        return LS_OK;
+    }
     LS_TRY(ls_options_parse(options, OPTIONS, argc, argv, &rest));
     s->trace = words[0];
     LS_TRY(ls_link_parse("--link", s->link_text, &s->link));
@@ -59,6 +60,7 @@ static ls_status read_settings(replay_settings *s, const command_spec *command, 
         (length < 5 || strcmp(s->draw + length - 4, ".svg") != 0))
         LS_FAIL(LS_ERR_INPUT, "--draw %s: must be text or a file name that ends in .svg",
                 ls_show(s->draw));
+    if (!draws_text(s)) LS_TRY(refuse_to_overwrite("draw", s->draw, WRITES_DRAWING));
 exit:
     return status;
 }

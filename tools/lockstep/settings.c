@@ -6,6 +6,7 @@
 
 #include "interrupt.h"
 #include "machine.h"
+#include "overwrite.h"
 #include "shell_quote.h"
 
 enum { SWEEP_STEPS = 3 }; /* many layouts, few steps: each value of the optimizer's state is used */
@@ -152,11 +153,40 @@ exit:
     return status;
 }
 
-static bool is_asked_for_help(int argc, const char *const *argv)
+static ls_status check_files_to_write(const settings *s)
 {
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0) return true;
-    return false;
+    ls_status status = LS_OK;
+    char page[4096];
+    LS_TRY(refuse_to_overwrite("save", s->run.save, WRITES_TENSORS));
+    LS_TRY(refuse_to_overwrite("trace", s->run.trace, WRITES_TRACE));
+    LS_TRY(refuse_to_overwrite("draw", s->draw, WRITES_DRAWING));
+    if (s->report != NULL &&
+        (size_t)snprintf(page, sizeof page, "%s/index.html", s->report) < sizeof page)
+        LS_TRY(refuse_to_overwrite("report", page, WRITES_PAGE));
+exit:
+    return status;
+}
+
+/* Options that are legal in this layout and change nothing: said, in a line each. */
+static void note_idle_options(const settings *s)
+{
+    const ls_layout *layout = &s->run.layout;
+    const bool whole = layout->down == 1 && layout->across == 1 && layout->n_strategies == 0;
+    const struct {
+        const char *option;
+        bool idle;
+        const char *why;
+    } rows[] = {
+        {"sp", layout->tp == 1, "--tp is 1, there is nothing to share the tokens with"},
+        {"gathered-loss", layout->tp == 1, "--tp is 1, every rank has all logits"},
+        {"schedule", layout->schedule != LS_INTERLEAVED && layout->micro_batches == 1,
+         "with --micro-batches 1 there is one order"},
+        {"overlap", whole, "no layer's image is cut, so no halo is under way"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (given(s, rows[i].option) && rows[i].idle)
+            fprintf(stderr, "lockstep: note: --%s has no effect: %s\n", rows[i].option,
+                    rows[i].why);
 }
 
 /* Behind the help of one kind of model, where that of the other stands. */
@@ -177,8 +207,8 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
 {
     ls_status status = LS_OK;
     ls_config config;
-    static const char *const names[] = {"DIR"};
-    ls_words place = {names, 1, &s->directory};
+    static const char *const names[] = {"DIR (the folder to write)"};
+    ls_words place = {names, 1, &s->directory, command->usage};
     ls_words *words = command->mark == FOR_DUMP ? &place : NULL;
     memset(s, 0, sizeof *s);
     s->model = "gpt2-nano";
@@ -189,7 +219,7 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
     set_defaults(s, command, &config);
     settings_make_table(s, command);
     status = ls_options_parse(s->options, s->n_options, argc, argv, words);
-    if (status != LS_OK && words != NULL && is_asked_for_help(argc, argv)) {
+    if (status != LS_OK && words != NULL && asks_for_help(argc, argv)) {
         ls_error_clear(); /* what is missing is what the help is about */
         status = LS_OK;
         s->help = true;
@@ -204,10 +234,10 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
         s->only = kind_of(&config);
         set_defaults(s, command, &config);
         settings_make_table(s, command);
-        printf("lockstep %s%s - %s\n\n", command->name, words != NULL ? " DIR" : "",
-               command->summary);
+        print_help_head(command);
         ls_options_help(stdout, s->options, s->n_options);
         print_other_kind(s, command);
+        print_help_end(command);
         goto exit;
     }
     if (s->run.load != NULL && !given(s, "model")) {
@@ -243,7 +273,9 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
     if (command->mark != FOR_PLAN) LS_TRY(machine_holds_model(&s->run));
     if (command->mark != FOR_PLAN || s->text_file != NULL || s->images_folder != NULL)
         LS_TRY(settings_read_data(s));
+    LS_TRY(check_files_to_write(s));
     LS_TRY(shell_command_line(command->name, argc, argv, &s->command_line));
+    note_idle_options(s);
 exit:
     if (status != LS_OK) settings_free(s);
     return status;

@@ -121,7 +121,7 @@ void settings_make_table(settings *s, const command_spec *command)
     ADD(FOR_TRAIN, ls_option_flag("serial", &s->serial,
                                   "the baseline instead: one thread that knows no rank"));
     const bool net = s->only == OF_NETS; /* in a network's --help */
-    ADD(FOR_VERIFY, ls_option_int("sweep", &s->sweep, 0, 4096, "RANKS",
+    ADD(FOR_VERIFY, ls_option_int("sweep", &s->sweep, 1, 4096, "RANKS",
                                   net ? sweep_of_nets : sweep_of_transformers));
     ADD(FOR_VERIFY, ls_option_string("layouts", &s->layouts, "LIST",
                                      net ? layouts_of_nets : layouts_of_transformers));

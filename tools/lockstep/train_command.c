@@ -5,6 +5,7 @@
 
 #include "facts.h"
 #include "interrupt.h"
+#include "lockstep/base/clock.h"
 #include "machine.h"
 #include "report/progress.h"
 #include "report/text_table.h"
@@ -55,8 +56,7 @@ static ls_status on_step(void *context, const ls_step *step)
         LS_FAIL(LS_ERR_MEMORY, "no memory for the JSON object");
     ls_progress_clear(&o->progress);
     fprintf(o->out, "step %5llu  loss %-13.9g norm %-11.6g lr %-10.4g %9s %s/s\n",
-            (unsigned long long)step->step, ls_shown(step->loss), ls_shown(step->norm),
-            step->lr,
+            (unsigned long long)step->step, ls_shown(step->loss), ls_shown(step->norm), step->lr,
             ls_number_text(seconds > 0.0 ? (uint64_t)((double)step->tokens / seconds) : 0, rate),
             unit_of(o->settings));
     fflush(o->out);
@@ -67,20 +67,23 @@ exit:
     return status;
 }
 
-static void print_result(FILE *out, const settings *s, const ls_undefined *undefined,
-                         const ls_train_result *result)
+static void print_result(FILE *out, const settings *s, uint64_t started_ns,
+                         const ls_undefined *undefined, const ls_train_result *result)
 {
-    char rate[LS_NUMBER_TEXT], time[LS_NUMBER_TEXT];
+    char rate[LS_NUMBER_TEXT], time[LS_NUMBER_TEXT], count[LS_NUMBER_TEXT];
     double seconds = (double)result->ns * 1e-9;
     uint64_t steps = result->last_step - result->first_step;
-    fprintf(out, "\n%s %s/s, %llu step%s in %s\n",
+    fprintf(out, "\n%s %s/s, %s in %s\n",
             ls_number_text(seconds > 0.0 ? (uint64_t)((double)result->tokens / seconds) : 0, rate),
-            unit_of(s), (unsigned long long)steps, steps == 1 ? "" : "s",
-            ls_duration_text(result->ns, time));
+            unit_of(s), ls_count_text(steps, "step", count), ls_duration_text(result->ns, time));
     if (undefined->found)
         fprintf(out, "the %s is not a number from step %llu on\n",
                 strcmp(undefined->phase, "norm") == 0 ? "gradient norm" : "loss",
                 (unsigned long long)undefined->step);
+    if (steps == 0 && s->run.load != NULL)
+        fprintf(out, "nothing was trained: %s is at step %llu already; a larger --steps goes on\n",
+                ls_show(s->run.load), (unsigned long long)result->first_step);
+    print_time(out, started_ns);
     if (s->run.save != NULL) fprintf(out, "saved in %s\n", ls_show(s->run.save));
     if (s->run.trace != NULL) fprintf(out, "trace in %s\n", ls_show(s->run.trace));
     fprintf(out, "digest: %s\n", result->digest);
@@ -118,12 +121,14 @@ ls_status train_command(const command_spec *command, int argc, const char *const
     ls_report *report = NULL;
     ls_page *page = NULL;
     onlooker o = {.out = stdout};
+    const uint64_t started_ns = ls_clock_ns();
     LS_TRY(settings_read(&s, command, argc, argv, &helped));
     if (helped) return LS_OK;
     LS_TRY(machine_holds_layout(&s.run));
     interrupts_stop_ranks();
     if (s.report != NULL) LS_TRY(ls_page_open(&page, s.report));
     LS_TRY(ls_report_create(&report, &s.run, 0, 1));
+    report->program = program_version();
     report->command = s.command_line;
     report->text_name = s.data_name;
     if (s.json) {
@@ -144,7 +149,7 @@ ls_status train_command(const command_spec *command, int argc, const char *const
     if (status != LS_OK) goto exit;
     if (page != NULL) LS_TRY(ls_page_commit(page, report));
     LS_TRY(print_ranks(o.out, &o.run->result, &o.run->layout));
-    print_result(o.out, &s, &o.undefined, &o.run->result);
+    print_result(o.out, &s, started_ns, &o.undefined, &o.run->result);
     if (s.json) LS_TRY(print_train_json(&s, report, &o.undefined, o.steps));
 exit:
     json_decref(o.steps);

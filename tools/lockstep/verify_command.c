@@ -4,6 +4,7 @@
 
 #include "facts.h"
 #include "interrupt.h"
+#include "lockstep/base/clock.h"
 #include "machine.h"
 #include "oracle/sweep.h"
 #include "report/progress.h"
@@ -46,6 +47,7 @@ static ls_status on_begin(void *context, const ls_run *run, const ls_param_table
     verification *v = context;
     const settings *s = v->settings;
     size_t runs = (s->both_engines ? 2 : 1) * v->sweep.count;
+    char number[LS_NUMBER_TEXT], steps[LS_NUMBER_TEXT];
     (void)table;
     v->ranks = run->serial ? 1 : ls_layout_ranks(&run->layout);
     if (v->begun) return LS_OK;
@@ -54,10 +56,12 @@ static ls_status on_begin(void *context, const ls_run *run, const ls_param_table
     settings_warn(s);
     print_run(v->out, s, v->report, v->sweep.count == 1 ? &v->sweep.layouts[0] : NULL);
     if (s->sweep > 0)
-        fprintf(v->out, "sweep   %zu layouts of at most %d ranks%s\n", v->sweep.count, s->sweep,
+        fprintf(v->out, "sweep   %s of at most %d rank%s%s\n",
+                ls_count_text(v->sweep.count, "layout", number), s->sweep, s->sweep == 1 ? "" : "s",
                 s->both_engines ? ", with both engines" : "");
-    fprintf(v->out, "compare %zu layout%s, %llu steps: every loss, gradient and parameter\n\n",
-            runs, runs == 1 ? "" : "s", (unsigned long long)(run->steps - first_step));
+    fprintf(v->out, "compare %s, %s: every loss, gradient and parameter\n\n",
+            ls_count_text(runs, "layout", number),
+            ls_count_text(run->steps - first_step, "step", steps));
     fflush(v->out);
     begin_progress(v, run->steps - first_step);
     return LS_OK;
@@ -152,8 +156,7 @@ static ls_status verify_engine(verification *v, ls_engine engine)
     fflush(v->out);
     size_t first = v->report->n_runs;
     for (size_t i = 0; i < v->sweep.count; i++) {
-        LS_TRY(verify_layout(v, serial, baseline->undefined.found, engine,
-                             &v->sweep.layouts[i]));
+        LS_TRY(verify_layout(v, serial, baseline->undefined.found, engine, &v->sweep.layouts[i]));
         if (s->sweep == 0 || (i + 1 < v->sweep.count &&
                               ls_same_grid(&v->sweep.layouts[i], &v->sweep.layouts[i + 1])))
             continue;
@@ -267,6 +270,8 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
     ls_page *page = NULL;
     verification v = {.settings = &s, .out = stdout};
     size_t equal = 0, different = 0;
+    const uint64_t started_ns = ls_clock_ns();
+    char number[LS_NUMBER_TEXT];
     LS_TRY(settings_read(&s, command, argc, argv, &helped));
     if (helped) return LS_OK;
     LS_TRY(machine_holds_record(&s.run, !s.no_truth));
@@ -276,6 +281,7 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
     interrupts_stop_ranks();
     if (s.report != NULL) LS_TRY(ls_page_open(&page, s.report));
     LS_TRY(ls_report_create(&v.report, &s.run, 2, 2 * v.sweep.count));
+    v.report->program = program_version();
     v.report->command = s.command_line;
     v.report->text_name = s.data_name;
 
@@ -284,8 +290,9 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
     if (page != NULL) LS_TRY(ls_page_commit(page, v.report));
     if (s.json) LS_TRY(print_verify_json(v.report));
     print_undefined_runs(&v, v.report->n_runs - equal - different);
-    fprintf(v.out, "verify: %zu layouts, %zu bit-exact, %zu different\n", v.report->n_runs, equal,
-            different);
+    print_time(v.out, started_ns);
+    fprintf(v.out, "verify: %s, %zu bit-exact, %zu different\n",
+            ls_count_text(v.report->n_runs, "layout", number), equal, different);
     if (equal < v.report->n_runs) status = LS_DIFFERENT;
 exit:
     ls_record_destroy(&v.truth);

@@ -57,6 +57,7 @@ typedef struct ls_words {
     const char *const *names; /* in: what they are, for texts: {"GOLDEN", "CANDIDATE"} */
     size_t max;               /* in: how many there may be, each of them required */
     const char **words;       /* out: room for max */
+    const char *usage;        /* in: "lockstep dump DIR", for texts; NULL: not said */
 } ls_words;
 
 static inline ls_option ls_option_of(ls_option_kind kind, const char *name, void *value,
@@ -139,8 +140,10 @@ static inline ls_option ls_option_pair(const char *name, size_t value[2], size_t
     return option;
 }
 
-/* Reads argc words of argv (without the program's name) into the variables of `count` options; the
- * last of two equal options counts; after "--" no word is an option. words NULL: none is allowed.
+/* Reads argc words of argv (without the program's name) into the variables of `count` options; an
+ * option is given once; -h is --help where there is one; after "--" no word is an option. words
+ * NULL: none is allowed. An unknown option is answered with the nearest, also where it is another
+ * program's name for one of these.
  * LS_ERR_INPUT names the option, what was found and what is allowed; the variables of options
  * before the faulty one are then set already. */
 LS_API ls_status ls_options_parse(ls_option *options, size_t count, int argc,
