@@ -116,6 +116,10 @@ ls_view ls_graph_shape_view(const ls_graph *graph, const ls_view *view);
 int ls_graph_gradient(const ls_graph *graph, int node);
 int ls_graph_param_gradient(const ls_graph *graph, int param);
 
+/* Whether a node is zero on paper, so that what a program has there is rounding noise:
+ * graph_paper.c. Of the optimizer's results: a step made of that. */
+bool ls_graph_zero_on_paper(const ls_graph *graph, int node);
+
 /* Logical elements of a node. */
 size_t ls_graph_elements(const ls_graph *graph, int node);
 
