@@ -130,7 +130,8 @@ enum { LS_CHECK_EXAMINED = 64 };
  *                 tensor within the bound of perturbed runs that reads a different one: it was made
  *                 from something else than what was written; or not within that bound, unless all
  *                 that it is made of is sound and local is WITHIN
- *     explained   everything else that is not equal
+ *     explained   everything else that is not equal. Where the bound of perturbed runs says nothing
+ *                 (bounds.h) and the operation's inputs are not there it is `unjudged` besides
  *
  * Of integers (LS_GOLDEN_INTEGERS) nothing is explained: it is equal or different. Memory: a
  * thread's operands and results of one operation in binary64. Errors: LS_ERR_INPUT (nothing fits

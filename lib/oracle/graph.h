@@ -59,6 +59,9 @@ typedef enum ls_operation_kind {
     LS_OPERATION_KINDS
 } ls_operation_kind;
 
+/* Sets of kinds are masks of 32 bits. */
+_Static_assert(LS_OPERATION_KINDS <= 32, "masks of kinds need more bits");
+
 /* The slot of what is no input, see `through`; heads have three inputs. */
 enum { LS_SLOT_THROUGH = 3 };
 enum { LS_NODE_INPUTS = 32, LS_NODE_PARAMS = 3, LS_NODE_DIMS = 4 };
