@@ -34,7 +34,7 @@ import sys
 
 import numpy as np
 
-VERSION = 1
+VERSION = 2
 DTYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": "<u2", "I32": "<i4", "I64": "<i8",
           "BOOL": "|u1", "U8": "|u1"}
 MOST_HEADER, MOST_DIMS = 100000000, 8

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "oracle/bounds_moved.h"
 #include "oracle/bounds_start.h"
 #include "oracle/view_rows.h"
 
@@ -13,11 +14,17 @@ enum { PROBES = 4 };
  * below 3 times the largest of four probes, mostly below 1.5; sums of thousands of terms taken one
  * by one lose some times more than those of the contract. In a narrow format a last place is coarse
  * beside what sums in binary32 lose: rounding every tensor stays below half of the largest probe.
- */
+ *
+ * A largest distance is that of one element, and in a narrow format that of the worst one is often
+ * as large as the values themselves: of parameters, where AdamW turned a step round. A root mean
+ * square hardly changes from run to run, so `spread` times the largest of the probes is enough:
+ * with every tensor rounded to bf16 or f16 right runs stay below half of that. A run of rows has
+ * fewer numbers, and a share of what the whole tensor moves by is added, as one element may turn
+ * round in one run and not in another. */
 typedef struct allowance {
-    double margin, roundings;
+    double margin, roundings, spread, row_spread, row_share;
 } allowance;
-static const allowance wide = {16, 16}, narrow = {4, 4};
+static const allowance wide = {16, 16, 16, 16, 4}, narrow = {4, 4, 1.5, 3, 1};
 /* Moved weights say next to nothing of a tensor whose rounding noise is so many times as large. */
 static const double next_to_nothing = 256;
 
@@ -28,12 +35,16 @@ struct ls_truth {
     double **values; /* [step * nodes + node] */
     bool placed;     /* they stand in the caller's room */
     double *bounds;  /* the same */
+    double *spreads; /* the same: root mean square */
+    double **rows;   /* the same: of each run of rows */
 };
 
 /* One run, looked at: the truth, which is kept, or another, held against it. */
 typedef struct looking {
     ls_truth *truth;
-    double *moved; /* largest distance per tensor; NULL: this is the truth */
+    ls_moved *moved;    /* distances per tensor; NULL: this is the truth */
+    double scale;       /* of distances */
+    const double *most; /* which are limited then: see most_of; NULL: they are not */
     const ls_truth_options *options;
     uint64_t done, of;
     const char *what;
@@ -44,12 +55,24 @@ static double value_at(const ls_view *view, const void *row, size_t i)
     return view->dtype == LS_F64 ? ((const double *)row)[i] : (double)((const float *)row)[i];
 }
 
-/* Largest |b - a|; infinity where one of them alone is no number. */
-static double farther(double most, double a, double b)
+/* |b - a|; infinity where only one of them is a number. */
+static double distance_of(double a, double b)
 {
     const double distance = isnan(a) && isnan(b) ? 0 : a == b ? 0 : fabs(b - a);
-    if (isnan(distance)) return (double)INFINITY;
-    return distance > most ? distance : most;
+    return isnan(distance) ? (double)INFINITY : distance;
+}
+
+/* What noise may be scaled up to. A parameter goes as far as AdamW's steps; what the forward pass
+ * makes of one that is moved by nothing else than noise (a key, by its bias) as far as the steps
+ * before. */
+static double most_of(const looking *l, uint64_t step, int node)
+{
+    const ls_graph_node *of = &l->truth->graph->nodes[node];
+    const size_t s = (size_t)(step - l->truth->first);
+    if (of->make == LS_MAKE_UPDATED) return l->most[s];
+    if (of->phase == LS_GRAPH_FORWARD || of->make == LS_MAKE_RUNNING)
+        return s > 0 ? l->most[s - 1] : 0;
+    return ls_graph_zero_on_paper(l->truth->graph, node) ? HUGE_VAL : 0;
 }
 
 static ls_status look(void *context, ls_rank *rank, const ls_view *view)
@@ -72,13 +95,16 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *view)
             LS_FAIL(LS_ERR_MEMORY, "no memory for %zu values of %s in binary64", n,
                     truth->graph->nodes[node].name);
     }
+    const double most = l->most ? most_of(l, view->step, node) : HUGE_VAL;
     for (size_t r = 0; r < rows; r++) {
         const void *row = ls_view_row(view, r);
-        double *own = *values + ls_view_row_place(view, r);
+        const size_t first = ls_view_row_place(view, r);
+        double *own = *values + first;
         for (size_t i = 0; i < count; i++) {
             const double value = value_at(view, row, i);
             if (l->moved)
-                l->moved[place] = farther(l->moved[place], own[i], value);
+                ls_moved_note(&l->moved[place], first + i,
+                              fmin(l->scale * distance_of(own[i], value), most));
             else
                 own[i] = value;
         }
@@ -128,6 +154,7 @@ static ls_status run_once(looking *l, const ls_run *run, const ls_bounds_start *
     once.tap = &tap;
     once.world = (ls_world_options){.stop = run->world.stop};
     LS_TRY(ls_train(&once, &watcher, &result));
+    if (l->moved) ls_moved_end_run(l->moved, l->truth->steps * l->truth->graph->count);
 exit:
     ls_train_result_free(&result);
     return status;
@@ -177,25 +204,36 @@ static ls_status noise(looking *l, const ls_run *run, ls_bounds_start *start, ls
     ls_status status = LS_OK;
     const ls_truth *truth = l->truth;
     const size_t nodes = truth->graph->count, n = truth->steps * nodes;
-    const double coarser = ls_unit_roundoff(dtype) / ls_unit_roundoff(LS_F32);
-    double *moved = l->moved;
+    ls_moved *moved = l->moved;
+    double *apart = calloc(truth->steps + 1, sizeof *apart);
 
-    l->moved = calloc(n + 1, sizeof *l->moved);
-    if (!l->moved) LS_FAIL(LS_ERR_MEMORY, "no memory for a bound per tensor");
+    l->moved = NULL;
+    if (!apart) LS_FAIL(LS_ERR_MEMORY, "no memory for a bound per step");
+    for (size_t s = 0; s < truth->steps; s++)
+        apart[s] = steps_apart(run, truth->first, truth->first + s);
+    LS_TRY(ls_moved_create(&l->moved, truth->graph, truth->steps));
+    l->scale = ls_unit_roundoff(dtype) / ls_unit_roundoff(LS_F32);
+    l->most = apart;
     ls_bounds_move(start, 2 * ls_unit_roundoff(LS_F32), (uint32_t)probes);
     LS_TRY(run_once(l, run, start, start->moved, LS_F32, LS_ENGINE_PORTABLE));
     for (size_t i = 0; i < n; i++) {
-        double scaled = l->moved[i] * coarser * wide.margin / narrow.margin;
+        const ls_moved *from = &l->moved[i];
+        const double more = wide.margin / narrow.margin;
+        double most = from->most * more;
         if (truth->graph->nodes[i % nodes].make == LS_MAKE_UPDATED)
-            scaled = fmin(scaled,
-                          steps_apart(run, truth->first, truth->first + i / nodes) / narrow.margin);
-        else if (scaled < next_to_nothing * moved[i])
+            most = fmin(most, apart[i / nodes] / narrow.margin);
+        else if (most < next_to_nothing * moved[i].most)
             continue;
-        moved[i] = fmax(moved[i], scaled);
+        moved[i].most = fmax(moved[i].most, most);
+        for (size_t g = 0; g <= from->groups; g++)
+            moved[i].squares[g] = fmax(moved[i].squares[g], from->squares[g]);
     }
 exit:
-    free(l->moved);
+    ls_moved_destroy(&l->moved, n);
     l->moved = moved;
+    l->scale = 1;
+    l->most = NULL;
+    free(apart);
     return status;
 }
 
@@ -209,6 +247,13 @@ static double largest(const double *values, size_t n)
     return most;
 }
 
+static double root_mean_square(const double *values, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += values[i] * values[i];
+    return n > 0 ? sqrt(sum / (double)n) : 0;
+}
+
 /* To two digits, upwards: it is an estimate, and reads as one. */
 static double two_digits(double bound)
 {
@@ -217,18 +262,44 @@ static double two_digits(double bound)
     return ceil(bound / unit) * unit;
 }
 
-static void set_bounds(ls_truth *truth, const double *moved, ls_dtype dtype)
+static ls_status set_rows(ls_truth *truth, size_t i, const ls_moved *moved, allowance a,
+                          double unit)
 {
+    ls_status status = LS_OK;
+    double *rows = truth->rows[i] = malloc((moved->groups + 1) * sizeof *rows);
+    const double all = sqrt(moved->squares[moved->groups]);
+    if (!rows) LS_FAIL(LS_ERR_MEMORY, "no memory for a bound per row");
+    for (size_t g = 0; g < moved->groups; g++) {
+        const size_t first = g * moved->run, left = moved->elements - first;
+        const double value =
+            root_mean_square(truth->values[i] + first, left < moved->run ? left : moved->run);
+        rows[g] =
+            a.row_spread * sqrt(moved->squares[g]) + a.row_share * all + a.roundings * unit * value;
+    }
+exit:
+    return status;
+}
+
+static ls_status set_bounds(ls_truth *truth, const ls_moved *moved, ls_dtype dtype)
+{
+    ls_status status = LS_OK;
     const size_t nodes = truth->graph->count;
     const allowance a = is_narrow(dtype) ? narrow : wide;
+    const double unit = ls_unit_roundoff(dtype);
     for (size_t i = 0; i < truth->steps * nodes; i++) {
-        truth->bounds[i] = (double)INFINITY;
-        if (!truth->values[i]) continue;
-        const double most =
-            largest(truth->values[i], ls_graph_elements(truth->graph, (int)(i % nodes)));
+        const double *values = truth->values[i];
+        truth->bounds[i] = truth->spreads[i] = (double)INFINITY;
+        if (!values) continue;
+        const size_t n = moved[i].elements;
         truth->bounds[i] =
-            two_digits(a.margin * moved[i] + a.roundings * ls_unit_roundoff(dtype) * most);
+            two_digits(a.margin * moved[i].most + a.roundings * unit * largest(values, n));
+        if (ls_graph_zero_on_paper(truth->graph, (int)(i % nodes))) continue; /* has no size */
+        truth->spreads[i] = two_digits(a.spread * sqrt(moved[i].squares[moved[i].groups]) +
+                                       a.roundings * unit * root_mean_square(values, n));
+        LS_TRY(set_rows(truth, i, &moved[i], a, unit));
     }
+exit:
+    return status;
 }
 
 static ls_status hand_over(const ls_truth *truth, const ls_truth_options *options)
@@ -258,7 +329,8 @@ ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph 
     ls_status status = LS_OK;
     const int probes = options->probes > 0 ? options->probes : PROBES;
     ls_bounds_start start = {0};
-    double *moved = NULL;
+    ls_moved *moved = NULL;
+    size_t n = 0;
     ls_truth *truth = calloc(1, sizeof *truth);
 
     if (!truth) LS_FAIL(LS_ERR_MEMORY, "no memory for the truth of a run");
@@ -267,14 +339,16 @@ ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph 
     LS_TRY(ls_bounds_start_create(&start, run, graph->table, options->dtype));
     truth->first = start.initial.step;
     truth->steps = run->steps > truth->first ? (size_t)(run->steps - truth->first) : 0;
-    const size_t n = truth->steps * graph->count;
+    n = truth->steps * graph->count;
     truth->values = calloc(n + 1, sizeof *truth->values);
     truth->bounds = calloc(n + 1, sizeof *truth->bounds);
-    moved = calloc(n + 1, sizeof *moved);
-    if (!truth->values || !truth->bounds || !moved)
+    truth->spreads = calloc(n + 1, sizeof *truth->spreads);
+    truth->rows = calloc(n + 1, sizeof *truth->rows);
+    if (!truth->values || !truth->bounds || !truth->spreads || !truth->rows)
         LS_FAIL(LS_ERR_MEMORY, "no memory for the truth of %zu steps", truth->steps);
+    LS_TRY(ls_moved_create(&moved, graph, truth->steps));
 
-    looking l = {.truth = truth, .options = options, .what = "truth"};
+    looking l = {.truth = truth, .options = options, .scale = 1, .what = "truth"};
     l.of = truth->steps * (1 + (uint64_t)probes + is_narrow(options->dtype));
     const ls_engine engine =
         ls_engine_available(LS_ENGINE_PLAIN) ? LS_ENGINE_PLAIN : LS_ENGINE_PORTABLE;
@@ -283,13 +357,13 @@ ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph 
     l.moved = moved;
     LS_TRY(probe(&l, run, &start, options->dtype, probes));
     if (is_narrow(options->dtype)) LS_TRY(noise(&l, run, &start, options->dtype, probes));
-    set_bounds(truth, moved, options->dtype);
+    LS_TRY(set_bounds(truth, moved, options->dtype));
     LS_TRY(hand_over(truth, options));
     if (!options->keep) forget_values(truth);
     *ret_truth = truth;
     truth = NULL;
 exit:
-    free(moved);
+    ls_moved_destroy(&moved, n);
     ls_bounds_start_free(&start);
     ls_truth_destroy(&truth);
     return status;
@@ -299,21 +373,41 @@ void ls_truth_destroy(ls_truth **truth)
 {
     if (!truth || !*truth) return;
     forget_values(*truth);
+    for (size_t i = 0; (*truth)->rows && i < (*truth)->steps * (*truth)->graph->count; i++)
+        free((*truth)->rows[i]);
     free((*truth)->values);
-    free((*truth)->bounds);
+    free((*truth)->bounds), free((*truth)->spreads), free((*truth)->rows);
     free(*truth);
     *truth = NULL;
 }
 
+/* Of a step and node; false: there is none. */
+static bool has_place(const ls_truth *truth, uint64_t step, int node, size_t *ret_place)
+{
+    *ret_place = (size_t)(step - truth->first) * truth->graph->count + (size_t)node;
+    return step >= truth->first && step - truth->first < truth->steps && node >= 0;
+}
+
 double ls_truth_bound(const ls_truth *truth, uint64_t step, int node)
 {
-    if (step < truth->first || step - truth->first >= truth->steps || node < 0)
-        return (double)INFINITY;
-    return truth->bounds[(step - truth->first) * truth->graph->count + (size_t)node];
+    size_t place;
+    return has_place(truth, step, node, &place) ? truth->bounds[place] : (double)INFINITY;
+}
+
+double ls_truth_spread(const ls_truth *truth, uint64_t step, int node)
+{
+    size_t place;
+    return has_place(truth, step, node, &place) ? truth->spreads[place] : (double)INFINITY;
+}
+
+const double *ls_truth_rows(const ls_truth *truth, uint64_t step, int node)
+{
+    size_t place;
+    return has_place(truth, step, node, &place) ? truth->rows[place] : NULL;
 }
 
 const double *ls_truth_values(const ls_truth *truth, uint64_t step, int node)
 {
-    if (step < truth->first || step - truth->first >= truth->steps || node < 0) return NULL;
-    return truth->values[(step - truth->first) * truth->graph->count + (size_t)node];
+    size_t place;
+    return has_place(truth, step, node, &place) ? truth->values[place] : NULL;
 }

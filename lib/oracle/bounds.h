@@ -7,6 +7,13 @@
  * few roundings of its largest value are its bound. It follows the conditioning of the computation,
  * and is measured, not derived; what a single operation may do is operation.h.
  *
+ * The largest distance of any element is a bound that one heavy tail makes useless: in a narrow
+ * format AdamW turns some steps round, and every element of the parameter is allowed that much. So
+ * the root mean squares of the distances are kept besides, over the tensor and over runs of its
+ * rows. They are sums of many, hardly change from run to run, and need a smaller margin. A right
+ * tensor lies within all three. Where even they allow a tensor to be 1.1 times itself, the bound
+ * says nothing, and check says so.
+ *
  * In binary32 and binary64 the moved runs are in that precision, so that they have its rounding
  * errors too: what is zero on paper is nothing else. Runs for F16 and BF16, in which the library
  * does not compute, are moved in binary64, and get that noise from one more run in binary32. The
@@ -44,6 +51,10 @@ void ls_truth_destroy(ls_truth **truth);
 /* Largest absolute distance from the truth that is expected of any element, to two digits;
  * infinity: unknown (a moved run diverged, or the run has no such step). */
 double ls_truth_bound(const ls_truth *truth, uint64_t step, int node);
+/* Largest root mean square of a right tensor's distances; infinity: unknown, or zero on paper. */
+double ls_truth_spread(const ls_truth *truth, uint64_t step, int node);
+/* The same of each run of its rows (bounds_moved.h: ls_bounds_run); NULL: unknown. */
+const double *ls_truth_rows(const ls_truth *truth, uint64_t step, int node);
 /* The truth; NULL when it was not kept. */
 const double *ls_truth_values(const ls_truth *truth, uint64_t step, int node);
 

@@ -197,8 +197,13 @@ static ls_verdict verdict_of(const struct ls_check *check, ls_judged *judged,
         judged->sound = true;
         return LS_EXPLAINED;
     }
-    if (judged->local == LS_LOCAL_OUTSIDE && !before->different) return LS_DIFFERENT_TENSOR;
-    return judged->within ? LS_EXPLAINED : LS_DIFFERENT_TENSOR;
+    if (judged->local == LS_LOCAL_OUTSIDE && (!before->different || judged->useless))
+        return LS_DIFFERENT_TENSOR;
+    if (judged->within) return LS_EXPLAINED;
+    /* Inside a bound that says nothing. */
+    if (!judged->useless || judged->outside > 0) return LS_DIFFERENT_TENSOR;
+    judged->unjudged = judged->local == LS_LOCAL_UNKNOWN;
+    return LS_EXPLAINED;
 }
 
 /* What explains it leaves nothing outside: the first element is the first that differs. */
@@ -255,6 +260,7 @@ static void decide(struct ls_check *check)
                         : place->judged->verdict == LS_EXPLAINED ? &judgement->explained
                                                                  : &judgement->different;
         ++*count;
+        judgement->unjudged += place->judged->unjudged;
     }
     find_first(check, judgement);
 }
@@ -386,7 +392,7 @@ ls_status ls_check(ls_judgement **ret_judgement, const ls_golden *golden,
     decide(check);
     LS_TRY(ls_check_work(check, find_aside, judgement->count, "looking at who reads what"));
     LS_TRY(ls_check_work(check, verify_unequal, judgement->count, "reading golden digests"));
-    LS_TRY(ls_check_find(check));
+    if (!check->options.verdicts_only) LS_TRY(ls_check_find(check));
     *ret_judgement = judgement;
     judgement = NULL;
 exit:

@@ -27,9 +27,16 @@ typedef struct ls_judged {
      * of that format, as of a tensor that was widened only to be written. */
     ls_dtype format;
     ls_dtype precision; /* it was computed in: the coarsest format of all that it depends on */
+    const ls_golden_tensor *source; /* the tensor that has that format; NULL: --computed says it */
+    bool assumed; /* ... not because its dtype is that, but because all its numbers are of it */
     ls_verdict verdict;
     ls_local local;
-    bool within;    /* ... the bound found by perturbed runs */
+    bool within;   /* ... the bound found by perturbed runs, if that says anything */
+    bool useless;  /* that bound allows 1.1 times the tensor, or is not known */
+    bool unjudged; /* explained only as far as a useless bound tells, its operation's inputs not all
+                      being there: nothing says that it is right */
+    bool zero_on_paper; /* rounding noise, or a step of AdamW's made of it: graph_paper.c. Its bound
+                           is as large as it is, and is no useless one */
     bool sound;     /* equal, or made by a right operation from sound inputs: right by induction */
     bool aside;     /* different, but what reads it is right: only the tensor as written is off */
     bool misplaced; /* NaN or infinity stand elsewhere than in the golden tensor */
@@ -39,6 +46,9 @@ typedef struct ls_judged {
     /* There. right: what the operation gives from the candidate's own inputs, or the truth. */
     double candidate_value, golden_value, right_value;
     double error, bound; /* largest distance from the truth; what is allowed, infinity: unknown */
+    /* Root mean square of all distances; what is allowed, infinity: unknown. size: what rounding
+     * may change of the tensor, as a share of itself, as far as whole runs tell. */
+    double error_rms, bound_rms, size;
     /* Unless local is UNKNOWN: where the distance from the right value is largest in units of what
      * is allowed there, and both. */
     size_t worst;
@@ -72,6 +82,11 @@ typedef struct ls_check_options {
     /* Computes an operation again only where the tensor lies outside the bound of whole runs: a
      * mistake that a whole run's rounding hides is not seen. */
     bool quick;
+    bool verdicts_only; /* looks for no causes: blame and findings stay empty */
+    /* By dtype, LS_BF16 + 1 of them: what earlier judgements of the same golden directory found by
+     * runs, and where this one leaves what it finds. The caller destroys them (bounds.h). NULL:
+     * none are kept. */
+    struct ls_truth **truths;
     int threads;              /* 0: as many as there are cores */
     const volatile int *stop; /* *stop != 0 ends it: LS_ERR_INTERRUPTED; NULL: nobody does */
     void *context;
@@ -84,6 +99,7 @@ typedef struct ls_judgement {
     ls_judged *tensors;
     size_t equal, explained, different;
     size_t wanted;          /* golden tensors that `only` asks for, given or not */
+    size_t unjudged;        /* of the explained */
     const ls_judged *first; /* the first that differs, in order of execution; NULL: none */
     /* The operation that is to blame for it: the earliest different tensor that is wrong by itself.
      * NULL: the inputs of none are all there, see findings[0].missing. */
@@ -115,7 +131,8 @@ enum { LS_CHECK_EXAMINED = 64 };
  *                 tensor within the bound of perturbed runs that reads a different one: it was made
  *                 from something else than what was written; or not within that bound, unless all
  *                 that it is made of is sound and local is WITHIN
- *     explained   everything else that is not equal
+ *     explained   everything else that is not equal. Where the bound of perturbed runs says nothing
+ *                 (bounds.h) and the operation's inputs are not there it is `unjudged` besides
  *
  * Of integers (LS_GOLDEN_INTEGERS) nothing is explained: it is equal or different. Memory: a
  * thread's operands and results of one operation in binary64. Errors: LS_ERR_INPUT (nothing fits

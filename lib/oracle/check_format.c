@@ -3,6 +3,7 @@
  * Values of every format are numbers of binary64, so they are compared there once they are not the
  * same bytes. Rounding to bf16 of what is a number of binary32 is done on its bits, since that is
  * what happens to whole tensors; everything else goes by the definition. */
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -104,11 +105,23 @@ uint64_t ls_check_ulps(ls_dtype dtype, double a, double b)
 
 /* ---- what a tensor's values are ---- */
 
+/* The exponents of a number's first and last set bit, taken into account. */
+static void note_bits(float value, int *first, int *last)
+{
+    int exponent;
+    uint32_t digits = (uint32_t)(fabsf(frexpf(value, &exponent)) * 0x1p24f); /* 24 bits */
+    int end = exponent - 24;
+    for (; !(digits & 1u); digits >>= 1) end++;
+    if (exponent > *first) *first = exponent;
+    if (end < *last) *last = end;
+}
+
 ls_check_formats ls_check_look_at(ls_dtype dtype, const void *values, size_t count)
 {
     const unsigned char *at = values;
     const bool wide = dtype == LS_F64, any = wide || dtype == LS_F32;
-    ls_check_formats all = {wide, any, any, 0};
+    ls_check_formats all = {wide, any, any, 0, 0};
+    int first = INT_MIN, last = INT_MAX; /* exponents of bits */
     for (size_t i = 0; i < count && (all.f32 || all.bf16 || all.f16); i++) {
         uint32_t bits;
         float value;
@@ -122,12 +135,14 @@ ls_check_formats ls_check_look_at(ls_dtype dtype, const void *values, size_t cou
         }
         memcpy(&bits, &value, sizeof bits);
         if ((bits & 0x007fffffu) != 0 && isfinite(value)) all.telling++;
+        if (isfinite(value) && value != 0) note_bits(value, &first, &last);
         if ((bits & 0xffffu) != 0) all.bf16 = false;
         if (!all.f16 || value == 0 || !isfinite(value)) continue;
         const double scaled = fabs((double)value) * 0x1p24;
         all.f16 = scaled < 0x1p10 ? rint(scaled) == scaled
                                   : (bits & 0x1fffu) == 0 && fabs((double)value) <= 65504;
     }
+    if (first > last) all.bits = first - last;
     return all;
 }
 

@@ -25,7 +25,7 @@ exit:
 void ls_check_unload(ls_check_operands *loaded)
 {
     for (size_t i = 0; i < loaded->rooms; i++) free(loaded->room[i]);
-    free(loaded->room);
+    free(loaded->room), free(loaded->roundoff);
     free(loaded->values), free(loaded->params), free(loaded->moment1), free(loaded->moment2);
     memset(loaded, 0, sizeof *loaded);
 }
@@ -42,7 +42,9 @@ static ls_status begin(ls_check_operands *loaded, const struct ls_check *check,
     loaded->params = calloc(params + 1, sizeof *loaded->params);
     loaded->moment1 = calloc(params + 1, sizeof *loaded->moment1);
     loaded->moment2 = calloc(params + 1, sizeof *loaded->moment2);
-    if (!loaded->room || !loaded->values || !loaded->params || !loaded->moment1 || !loaded->moment2)
+    loaded->roundoff = calloc(check->nodes + 1, sizeof *loaded->roundoff);
+    if (!loaded->room || !loaded->values || !loaded->params || !loaded->moment1 ||
+        !loaded->moment2 || !loaded->roundoff)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the operands of %s",
                 place->golden->name);
     loaded->own = true;
@@ -54,7 +56,8 @@ static ls_status begin(ls_check_operands *loaded, const struct ls_check *check,
                                      .moment1 = loaded->moment1,
                                      .moment2 = loaded->moment2,
                                      .update = &loaded->update,
-                                     .max_norm = run->clip};
+                                     .max_norm = run->clip,
+                                     .roundoff = loaded->roundoff};
 exit:
     return status;
 }
@@ -81,7 +84,8 @@ static ls_status load_node(ls_check_operands *loaded, const struct ls_check *che
     if (loaded->values[node]) goto exit;
     if (mine) {
         LS_TRY(keep(loaded, &values, mine->dtype, mine->values, place->golden->count));
-        loaded->coarsest = ls_check_coarser(loaded->coarsest, place->format);
+        loaded->coarsest = ls_check_coarser(loaded->coarsest, place->passed);
+        loaded->roundoff[node] = ls_precision_of(place->passed, 1).u;
     } else {
         /* Who does not write down what everybody was given has it all the same. */
         const bool given = place->golden && place->golden->given;
@@ -90,6 +94,7 @@ static ls_status load_node(ls_check_operands *loaded, const struct ls_check *che
         if (!*ret_there) goto exit;
         LS_TRY(keep(loaded, &values, place->golden->dtype, place->golden->values,
                     place->golden->count));
+        loaded->roundoff[node] = ls_precision_of(place->golden->dtype, 1).u;
     }
     loaded->values[node] = values;
 exit:
@@ -190,22 +195,16 @@ exit:
 
 /* ---- all of it ---- */
 
-static bool has_products(ls_operation_kind make)
+/* Whether a gradient adds rows of an embedding, which programs that say that they compute in bf16
+ * add up in bf16. */
+static bool adds_rows(const ls_graph *graph, const ls_graph_node *node)
 {
-    switch (make) {
-    case LS_MAKE_LINEAR:
-    case LS_MAKE_LINEAR_TURNED:
-    case LS_MAKE_PROBABILITIES:
-    case LS_MAKE_HEADS:
-    case LS_MAKE_LOGITS:
-    case LS_MAKE_POOLED:
-    case LS_MAKE_CONV:
-    case LS_MAKE_GRADIENT:
-    case LS_MAKE_PARAM_GRADIENT:
-        return true;
-    default:
-        return false;
-    }
+    if (node->make != LS_MAKE_PARAM_GRADIENT) return false;
+    for (int r = 0; r < (int)graph->count; r++)
+        if (graph->nodes[r].make == LS_MAKE_EMBEDDING &&
+            ls_graph_param_slot(&graph->nodes[r], node->params[0]) >= 0)
+            return node->of < 0 || node->of == r;
+    return false;
 }
 
 static void settle_precision(ls_check_operands *loaded, const struct ls_check *check,
@@ -214,11 +213,14 @@ static void settle_precision(ls_check_operands *loaded, const struct ls_check *c
     const ls_graph_node *node = &check->graph->nodes[place->golden->node];
     enum { PARTS = 8 }; /* ranks whose parts of a sum meet in a coarse format, if nobody says */
     size_t parts = PARTS;
-    if (check->options.has_computed && has_products(node->make))
+    if (check->options.has_computed && ls_check_has_products(node->make))
         loaded->coarsest = ls_check_coarser(loaded->coarsest, check->options.computed);
     if (check->candidate->has_layout && ls_layout_ranks(&check->candidate->layout) > PARTS)
         parts = (size_t)ls_layout_ranks(&check->candidate->layout);
     loaded->precision = ls_precision_of(loaded->coarsest, parts);
+    if (check->options.has_computed && check->options.computed == LS_BF16 &&
+        adds_rows(check->graph, node))
+        loaded->precision.sum = loaded->precision.u;
     /* What the optimizer keeps was rounded once more in every step before. */
     if (node->make == LS_MAKE_UPDATED)
         loaded->precision.u *= (double)(place->golden->step - check->golden->first_step + 1);
@@ -252,6 +254,9 @@ ls_status ls_check_load(ls_check_operands *ret_loaded, const struct ls_check *ch
     const int *list = ls_check_inputs(check, node, &count);
     for (size_t i = 0; i < count && there; i++)
         LS_TRY(load_node(&loaded, check, step, list[i], fill, &there));
+    /* The norm adds what has formats of its own, and in binary32 what is narrower. */
+    if (check->graph->nodes[node].make == LS_MAKE_GRADIENT_NORM && loaded.coarsest != LS_F64)
+        loaded.coarsest = ls_check_coarser(place->format, LS_F32);
     list = ls_check_reads(check, node, &count);
     for (size_t i = 0; i < count && there; i++)
         LS_TRY(load_param(&loaded, check, step, list[i], fill, &there));

@@ -3,6 +3,7 @@
 #define LS_ORACLE_CHECK_PARTS_H
 
 #include "oracle/bounds.h"
+#include "oracle/bounds_moved.h"
 #include "oracle/check.h"
 
 /* ---- check_format.c: formats of numbers ---- */
@@ -19,11 +20,15 @@ void ls_check_round(ls_dtype format, double *values, size_t count);
 uint64_t ls_check_ulps(ls_dtype format, double a, double b);
 
 /* Whether every value of an F64 tensor is a number of F32, every one of an F64 or F32 tensor one of
- * BF16, of F16; and how many have more than one significant bit: 0, 1 and 1/2 are numbers of every
- * format and tell nothing. Of other dtypes: no. */
+ * BF16, of F16. Of other dtypes: no. If any, what that tells: how many have more than one
+ * significant bit (0, 1 and 1/2 are numbers of every format), and how many bits the numbers have
+ * together, from the first of the largest to the last that is set in any: multiples of one power of
+ * two up to 255 times it, as rounding noise is, are numbers of BF16 without having been rounded to
+ * it. */
 typedef struct ls_check_formats {
     bool f32, bf16, f16;
     size_t telling;
+    int bits;
 } ls_check_formats;
 ls_check_formats ls_check_look_at(ls_dtype dtype, const void *values, size_t count);
 
@@ -42,12 +47,15 @@ typedef struct ls_check_place {
     ls_judged *judged;                    /* NULL: missing, or not asked for */
     ls_check_formats formats;
     ls_dtype format;    /* of the candidate's values */
-    ls_dtype precision; /* coarsest format of all that it depends on, itself among them */
+    ls_dtype passed;    /* as what reads it takes it: a guess about one tensor is not passed on */
+    ls_dtype precision; /* coarsest of all that it depends on, as passed, and of its own format */
+    ls_dtype spread;    /* the same without a guess about itself alone: what depends on it gets */
     bool known;         /* precision: the candidate has any of that */
-    bool wrong_before;  /* something that it depends on is different */
-    bool split_before;  /* ranks hold different values of something that it reads: each computed it
-                           from its own, so it says nothing of this operation */
-    size_t differs;     /* the first element that is not the golden bits */
+    const struct ls_check_place *source; /* where `precision` comes from; NULL: --computed */
+    bool wrong_before;                   /* something that it depends on is different */
+    bool split_before; /* ranks hold different values of something that it reads: each computed it
+                          from its own, so it says nothing of this operation */
+    size_t differs;    /* the first element that is not the golden bits */
 } ls_check_place;
 
 /* The precisions for which runs were done. */
@@ -66,7 +74,7 @@ struct ls_check {
         gradients; /* the nodes of all parameters' gradients, in table order: what the norm reads */
     size_t n_gradients;
     int *updated; /* per parameter: its node after the step */
-    ls_truth *truths[LS_CHECK_PRECISIONS];
+    ls_truth **truths, *own_truths[LS_CHECK_PRECISIONS]; /* the caller's, or these */
     ls_judgement *judgement;
 };
 
@@ -75,10 +83,8 @@ ls_status ls_check_state_create(struct ls_check **ret_check, const ls_golden *go
                                 const ls_check_options *options) LS_MUST_USE;
 void ls_check_state_destroy(struct ls_check **check);
 
-/* The format of every tensor of the candidate. Then, after bits were compared, the precision of
- * every place; then the runs for those of tensors that are not equal and have no golden bound. */
-ls_status ls_check_find_formats(struct ls_check *check) LS_MUST_USE;
-void ls_check_spread_precision(struct ls_check *check);
+/* After bits were compared: the runs for the precisions of tensors that are not equal and have no
+ * golden bound. */
 ls_status ls_check_find_truths(struct ls_check *check) LS_MUST_USE;
 
 ls_check_place *ls_check_at(const struct ls_check *check, uint64_t step, int node);
@@ -91,10 +97,30 @@ const int *ls_check_reads(const struct ls_check *check, int node, size_t *ret_co
 /* Whether the golden directory lets this node be computed again: not one that it was given. */
 bool ls_check_has_operation(const struct ls_check *check, const ls_check_place *place);
 
+/* What whole runs allow a tensor to be off by; the truth, NULL: from the golden values. Infinity:
+ * nothing is known. */
+typedef struct ls_check_run_bound {
+    const double *truth;
+    double most;        /* of any element */
+    double spread;      /* root mean square of all; infinity: not known */
+    const double *rows; /* ... of each run of rows; NULL: not known */
+} ls_check_run_bound;
+ls_check_run_bound ls_check_bounds(const struct ls_check *check, const ls_check_place *place);
+
 /* Largest distance from the truth that is allowed at a place, and the truth: NULL, then it is from
  * the golden values. Infinity: nothing is known. */
 double ls_check_bound(const struct ls_check *check, const ls_check_place *place,
                       const double **ret_truth);
+
+/* ---- check_precision.c ---- */
+
+/* The format of every tensor of the candidate; then, after bits were compared, the precision of
+ * every place. */
+ls_status ls_check_find_formats(struct ls_check *check) LS_MUST_USE;
+void ls_check_spread_precision(struct ls_check *check);
+
+/* Whether an operation is, or has, a matrix product. */
+bool ls_check_has_products(ls_operation_kind make);
 
 /* ---- check_workers.c ---- */
 
@@ -115,7 +141,8 @@ typedef struct ls_check_operands {
     ls_dtype coarsest; /* format of these and of what they make */
     ls_precision precision;
     const double **values, **params, **moment1, **moment2;
-    double **room; /* every array that was made */
+    double *roundoff; /* per node: ls_operands */
+    double **room;    /* every array that was made */
     size_t rooms;
 } ls_check_operands;
 
@@ -129,6 +156,28 @@ void ls_check_unload(ls_check_operands *loaded);
 /* A tensor of the candidate / of the golden directory in binary64; the caller frees it. */
 ls_status ls_check_widen(double **ret_values, ls_dtype dtype, const void *values,
                          size_t count) LS_MUST_USE;
+
+/* ---- check_distance.c ---- */
+
+/* Elements that are not allowed: how many, and the first. */
+typedef struct ls_check_outside {
+    size_t count, first;
+} ls_check_outside;
+void ls_check_count_outside(ls_check_outside *of, size_t i);
+
+/* Root mean square. */
+double ls_check_mean(const double *values, size_t count);
+
+/* Of distances `far`: when their root mean square over all elements is above `whole`, or over run g
+ * of `run` elements above rows[g] (NULL: any), the elements of which none may be so far off on
+ * average are counted. */
+void ls_check_spread(ls_check_outside *of, const double *far, size_t count, double whole,
+                     size_t run, const double *rows);
+
+/* The same of what standard deviations allow. *ret_whole: the root mean square allowed of all.
+ * Errors: LS_ERR_MEMORY. */
+ls_status ls_check_deviations(ls_check_outside *of, const double *far, const double *deviation,
+                              size_t count, size_t run, double *ret_whole) LS_MUST_USE;
 
 /* ---- check_local.c ---- */
 

@@ -123,6 +123,7 @@ ls_status ls_check_state_create(struct ls_check **ret_check, const ls_golden *go
     check->golden = golden;
     check->candidate = candidate;
     if (options) check->options = *options;
+    check->truths = check->options.truths ? check->options.truths : check->own_truths;
     check->graph = golden->graph;
     check->nodes = golden->graph->count;
     check->steps = golden->steps;
@@ -152,93 +153,10 @@ void ls_check_state_destroy(struct ls_check **check)
 {
     struct ls_check *c = *check;
     if (!c) return;
-    for (int i = 0; i < LS_CHECK_PRECISIONS; i++) ls_truth_destroy(&c->truths[i]);
+    for (int i = 0; i < LS_CHECK_PRECISIONS; i++) ls_truth_destroy(&c->own_truths[i]);
     free(c->places), free(c->reads_end), free(c->reads), free(c->gradients), free(c->updated);
     free(c);
     *check = NULL;
-}
-
-/* ---- formats ---- */
-
-/* So many numbers that all fit a coarser format are no accident. Of fewer it is believed when
- * another tensor has shown that the candidate has that format. Of binary32 written as binary64 most
- * tensors must show it: what is copied from weights given in binary32 has their numbers in every
- * precision. */
-enum { TELLING = 32 };
-
-/* Of candidate tensor i: also one that is not asked for is an operand. */
-static ls_status look_at(void *context, size_t i)
-{
-    const struct ls_check *check = context;
-    const ls_candidate_tensor *mine = &check->candidate->tensors[i];
-    ls_check_place *place = ls_check_at(check, mine->golden->step, mine->golden->node);
-    place->formats = ls_check_look_at(mine->dtype, mine->values, mine->golden->count);
-    return LS_OK;
-}
-
-ls_status ls_check_find_formats(struct ls_check *check)
-{
-    ls_status status = LS_OK;
-    const size_t places = check->steps * check->nodes;
-    bool bf16 = false, f16 = false;
-    size_t f32 = 0, f64 = 0; /* tensors of binary64 that are numbers of binary32, and others */
-    for (size_t i = 0; i < places; i++)
-        if (check->places[i].candidate) check->places[i].format = check->places[i].candidate->dtype;
-    if (check->golden->kind == LS_GOLDEN_INTEGERS) goto exit; /* which are numbers of all formats */
-    LS_TRY(ls_check_work(check, look_at, check->candidate->count, "looking at formats"));
-    for (size_t i = 0; i < places; i++) {
-        const ls_check_formats *of = &check->places[i].formats;
-        if (check->places[i].format == LS_F64 && !of->f32) f64++;
-        if (of->telling < TELLING) continue;
-        if (of->f32) f32++;
-        if (of->bf16) bf16 = true;
-        if (of->f16 && !of->bf16) f16 = true; /* 8 bits are numbers of both */
-    }
-    for (size_t i = 0; i < places; i++) {
-        ls_check_place *place = &check->places[i];
-        if (bf16 && place->formats.bf16)
-            place->format = LS_BF16;
-        else if (f16 && place->formats.f16)
-            place->format = LS_F16;
-        else if (f32 > f64 && place->formats.f32)
-            place->format = LS_F32;
-    }
-exit:
-    return status;
-}
-
-/* ---- precision ---- */
-
-static void take_precision(ls_check_place *place, const ls_check_place *from)
-{
-    if (!from->known) return;
-    place->precision =
-        place->known ? ls_check_coarser(place->precision, from->precision) : from->precision;
-    place->known = true;
-}
-
-/* In order of execution: a tensor is no finer than what it is made of, wherever that was written.
- */
-void ls_check_spread_precision(struct ls_check *check)
-{
-    for (size_t i = 0; i < check->steps * check->nodes; i++) {
-        ls_check_place *place = &check->places[i];
-        const int node = (int)(i % check->nodes);
-        size_t count;
-        place->known = place->candidate != NULL;
-        place->precision = place->format;
-        if (place->candidate && check->options.has_computed)
-            place->precision = ls_check_coarser(place->format, check->options.computed);
-        const int *list = ls_check_inputs(check, node, &count);
-        const size_t first = i - (size_t)node;
-        for (size_t k = 0; k < count; k++)
-            take_precision(place, &check->places[first + (size_t)list[k]]);
-        list = ls_check_reads(check, node, &count);
-        for (size_t k = 0; first > 0 && k < count; k++)
-            take_precision(place,
-                           &check->places[first - check->nodes + (size_t)check->updated[list[k]]]);
-        if (place->judged) place->judged->precision = place->precision;
-    }
 }
 
 /* ---- bounds ---- */
@@ -250,7 +168,8 @@ static bool has_golden_bound(const struct ls_check *check, const ls_check_place 
 }
 
 /* The norm is one sum over all parameters. The runs that moved added it as the library does, in a
- * tree; another order rounds it once per element, at random. */
+ * tree; another order rounds it once per element, at random. Such sums are taken in binary32 also
+ * where what they add is in a narrow format. */
 static double order_of_sum(const struct ls_check *check, const ls_check_place *place)
 {
     enum { MARGIN = 8 };
@@ -260,23 +179,38 @@ static double order_of_sum(const struct ls_check *check, const ls_check_place *p
     if (node->make != LS_MAKE_GRADIENT_NORM) return 0;
     ls_widen(LS_F64, &norm, place->golden->dtype, place->golden->values, 1);
     if (!isfinite(norm)) return 0;
-    return MARGIN * sqrt(elements) * ls_precision_of(place->precision, 1).u * norm;
+    return MARGIN * sqrt(elements) * ls_precision_of(place->precision, 1).sum * norm;
+}
+
+ls_check_run_bound ls_check_bounds(const struct ls_check *check, const ls_check_place *place)
+{
+    const ls_golden_tensor *golden = place->golden;
+    const ls_truth *truth = check->truths[place->precision];
+    ls_check_run_bound of = {.most = HUGE_VAL, .spread = HUGE_VAL};
+    if (has_golden_bound(check, place)) {
+        const double more = golden->truth ? 0 : golden->truth_error;
+        of.truth = golden->truth;
+        of.most = golden->bound + more;
+        of.spread = golden->bound_rms + more;
+    } else if (truth) {
+        of.truth = ls_truth_values(truth, golden->step, golden->node);
+        of.most = ls_truth_bound(truth, golden->step, golden->node);
+        of.spread = ls_truth_spread(truth, golden->step, golden->node);
+        of.rows = ls_truth_rows(truth, golden->step, golden->node);
+    }
+    const double order = order_of_sum(check, place);
+    of.most += order;
+    of.spread += order;
+    if (order > 0) of.rows = NULL; /* one number */
+    return of;
 }
 
 double ls_check_bound(const struct ls_check *check, const ls_check_place *place,
                       const double **ret_truth)
 {
-    const ls_golden_tensor *golden = place->golden;
-    const ls_truth *truth = check->truths[place->precision];
-    double bound = HUGE_VAL;
-    if (has_golden_bound(check, place)) {
-        *ret_truth = golden->truth;
-        bound = golden->truth ? golden->bound : golden->bound + golden->truth_error;
-    } else if (truth) {
-        *ret_truth = ls_truth_values(truth, golden->step, golden->node);
-        bound = ls_truth_bound(truth, golden->step, golden->node);
-    }
-    return bound + order_of_sum(check, place);
+    const ls_check_run_bound of = ls_check_bounds(check, place);
+    if (of.truth) *ret_truth = of.truth;
+    return of.most;
 }
 
 /* One run of several for each precision that somebody who is not equal computed in. */

@@ -46,7 +46,8 @@ static ls_status list(const dump *d, listing *l)
                                                .given = l->integers.roles[i] == LS_INTEGERS_GIVEN,
                                                .values = l->values[i],
                                                .truth_error = (double)INFINITY,
-                                               .bound = (double)INFINITY};
+                                               .bound = (double)INFINITY,
+                                               .bound_rms = (double)INFINITY};
     }
 exit:
     return status;

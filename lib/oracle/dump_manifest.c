@@ -11,6 +11,7 @@
 #include "lockstep/numerics/digest.h"
 #include "lockstep/partition/share.h"
 #include "oracle/dump_parts.h"
+#include "oracle/golden_manifest.h"
 #include "train/checkpoint_metadata.h"
 
 /* Every function below returns NULL without memory; jansson passes a NULL on. */
@@ -154,12 +155,12 @@ static json_t *tensor(const dump_tensor *t, size_t order)
     for (int i = 0; i < t->node->n_dims; i++)
         json_array_append_new(shape, json_integer((json_int_t)t->node->dims[i]));
     ls_tensor_name_write(name, t->step, -1, t->node->name);
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:o, s:s, s:b, s:s, s:o, s:o}", "name", name,
-                     "file", ls_dump_file_of(t), "phase", phases[t->node->phase], "order",
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:o, s:s, s:b, s:s, s:o, s:o, s:o}", "name",
+                     name, "file", ls_dump_file_of(t), "phase", phases[t->node->phase], "order",
                      (json_int_t)order, "step", (json_int_t)t->step, "dtype",
                      t->dtype == LS_F64 ? "f64" : "f32", "shape", shape, "dims", t->node->dim_names,
                      "given", t->given, "sha256", t->sha256, "truth_error", number(t->truth_error),
-                     "bound", number(t->bound));
+                     "bound", number(t->bound), "bound_rms", number(t->bound_rms));
 }
 
 static json_t *tensors(const dump *d)
@@ -288,6 +289,11 @@ ls_status ls_dump_write_manifest(dump *d, const char *digest)
     bool whole = all != NULL;
     for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++)
         whole &= json_object_set_new(all, entries[i].key, entries[i].value) == 0;
+    if (whole) {
+        char sum[65];
+        LS_TRY(ls_manifest_digest(all, sum));
+        whole = json_object_set_new(all, LS_MANIFEST_DIGEST, text(sum)) == 0;
+    }
     if (whole) words = write_object(all);
     if (!words) LS_FAIL(LS_ERR_MEMORY, "no memory for the manifest");
     LS_TRY(write_text(d, "manifest.json", words));

@@ -21,7 +21,7 @@ typedef struct dump_tensor {
     bool given;         /* an input: integers alone */
     const void *values; /* in the map */
     char sha256[65];
-    double truth_error, bound; /* infinity: unknown */
+    double truth_error, bound, bound_rms; /* infinity: unknown */
 } dump_tensor;
 
 /* A dump under way. */

@@ -75,7 +75,7 @@ static ls_status declare_all(dump *d)
         t->t.step = d->first_step + i / d->graph->count;
         t->t.count = ls_graph_elements(d->graph, (int)node);
         t->t.dtype = t->t.node->make == LS_MAKE_GRADIENT_NORM ? LS_F64 : d->run.dtype;
-        t->t.truth_error = t->t.bound = HUGE_VAL;
+        t->t.truth_error = t->t.bound = t->t.bound_rms = HUGE_VAL;
         LS_TRY(declare(d, t));
     }
     for (int f = 0; f < WHOLE_FILES; f++) LS_TRY(ls_safetensors_map(all->writers[f]));

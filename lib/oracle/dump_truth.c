@@ -76,6 +76,7 @@ ls_status ls_dump_write_truth(dump *d)
         dump_tensor *t = ls_dump_tensor(d, i);
         t->truth_error = farthest(t, ls_safetensors_place(file.writer, i));
         t->bound = ls_truth_bound(truth, t->step, (int)(t->node - d->graph->nodes));
+        t->bound_rms = ls_truth_spread(truth, t->step, (int)(t->node - d->graph->nodes));
     }
     LS_TRY(ls_safetensors_commit(file.writer));
     LS_TRY(ls_dump_note(d, "truth.safetensors", path, false));

@@ -124,6 +124,7 @@ static ls_status read_tensors(ls_golden *golden)
         tensor->count = ls_graph_elements(golden->graph, tensor->node);
         tensor->truth_error = entry->truth_error;
         tensor->bound = entry->bound;
+        tensor->bound_rms = entry->bound_rms;
         memcpy(tensor->sha256, entry->sha256, sizeof tensor->sha256);
         if (i > 0 && !before(tensor - 1, tensor))
             LS_FAIL(LS_ERR_INPUT,

@@ -10,7 +10,7 @@
 #include "train/train.h"
 
 /* The version of the directory's format. */
-enum { LS_GOLDEN_VERSION = 1 };
+enum { LS_GOLDEN_VERSION = 2 };
 
 /* What a directory is for. */
 typedef enum ls_golden_kind {
@@ -32,6 +32,7 @@ typedef struct ls_golden_tensor {
     double truth_error;  /* largest |value - truth|; infinity: unknown */
     double bound;        /* how far another right computation in `dtype` may lie from the truth, see
                             bounds.h; infinity where nothing is known */
+    double bound_rms;    /* the same of the root mean square of all elements' distances */
     char sha256[65];
 } ls_golden_tensor;
 

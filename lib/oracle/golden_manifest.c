@@ -87,6 +87,45 @@ bool ls_manifest_is_golden(const char *folder)
     return golden;
 }
 
+/* ---- whether anything was changed ---- */
+
+ls_status ls_manifest_digest(const json_t *root, char ret_digest[65])
+{
+    ls_status status = LS_OK;
+    const size_t flags =
+        JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(17);
+    ls_digest *digest = NULL;
+    char *words = NULL;
+    json_t *rest = json_copy((json_t *)(uintptr_t)root);
+    if (rest) (void)json_object_del(rest, LS_MANIFEST_DIGEST); /* it may not be there */
+    if (rest) words = json_dumps(rest, flags);
+    if (!words) LS_FAIL(LS_ERR_MEMORY, "no memory for the digest of a manifest");
+    LS_TRY(ls_digest_create(&digest));
+    LS_TRY(ls_digest_add(digest, LS_U8, words, strlen(words)));
+    LS_TRY(ls_digest_finish(digest, ret_digest));
+exit:
+    ls_digest_destroy(&digest);
+    json_decref(rest);
+    free(words);
+    return status;
+}
+
+static ls_status check_digest(const ls_json_at *at)
+{
+    ls_status status = LS_OK;
+    const char *said;
+    char found[65];
+    LS_TRY(ls_json_sha256(at, LS_MANIFEST_DIGEST, &said));
+    LS_TRY(ls_manifest_digest(at->object, found));
+    if (strcmp(said, found) != 0)
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: " LS_MANIFEST_DIGEST " %.16s...: what it says has %.16s...; it was changed "
+                "after it was dumped: dump it again",
+                ls_show(at->file), said, found);
+exit:
+    return status;
+}
+
 /* ---- what it is ---- */
 
 static ls_status read_identity(ls_manifest *manifest, const ls_json_at *at)
@@ -240,6 +279,7 @@ static ls_status read_tensor(const ls_manifest *manifest, ls_manifest_tensor *te
     LS_TRY(ls_json_sha256(at, "sha256", &tensor->sha256));
     LS_TRY(ls_json_real_or_null(at, "truth_error", HUGE_VAL, &tensor->truth_error));
     LS_TRY(ls_json_real_or_null(at, "bound", HUGE_VAL, &tensor->bound));
+    LS_TRY(ls_json_real_or_null(at, "bound_rms", HUGE_VAL, &tensor->bound_rms));
 exit:
     return status;
 }
@@ -288,6 +328,7 @@ ls_status ls_manifest_read(ls_manifest *ret_manifest, const char *path)
     LS_TRY(load(&manifest.root, path));
     const ls_json_at at = {path, "", manifest.root};
     LS_TRY(read_identity(&manifest, &at));
+    LS_TRY(check_digest(&at));
     LS_TRY(ls_manifest_read_run(&manifest, &at));
     LS_TRY(read_parts(&manifest, &at));
     LS_TRY(read_files(&manifest, &at));

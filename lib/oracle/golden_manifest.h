@@ -16,7 +16,7 @@ typedef struct ls_manifest_tensor {
     int n_dims;
     uint64_t shape[LS_NODE_DIMS];
     bool given;
-    double truth_error, bound; /* infinity: unknown */
+    double truth_error, bound, bound_rms; /* infinity: unknown */
 } ls_manifest_tensor;
 
 /* An entry of "files". */
@@ -42,6 +42,12 @@ typedef struct ls_manifest {
 /* path: of the file. Errors: LS_ERR_INPUT naming the file and the key, LS_ERR_IO, LS_ERR_MEMORY. */
 ls_status ls_manifest_read(ls_manifest *ret_manifest, const char *path) LS_MUST_USE;
 void ls_manifest_free(ls_manifest *manifest);
+
+/* The key of the digest over everything else that a manifest says, and that digest: the SHA-256 of
+ * the object without this key as compact JSON in ASCII, keys sorted, reals with up to 17 digits.
+ * Errors: LS_ERR_MEMORY. */
+#define LS_MANIFEST_DIGEST "manifest_sha256"
+ls_status ls_manifest_digest(const json_t *root, char ret_digest[65]) LS_MUST_USE;
 
 /* The part of it that fills manifest->run, first_step and steps. */
 struct ls_json_at;

@@ -59,6 +59,9 @@ typedef enum ls_operation_kind {
     LS_OPERATION_KINDS
 } ls_operation_kind;
 
+/* Sets of kinds are masks of 32 bits. */
+_Static_assert(LS_OPERATION_KINDS <= 32, "masks of kinds need more bits");
+
 /* The slot of what is no input, see `through`; heads have three inputs. */
 enum { LS_SLOT_THROUGH = 3 };
 enum { LS_NODE_INPUTS = 32, LS_NODE_PARAMS = 3, LS_NODE_DIMS = 4 };
@@ -115,6 +118,10 @@ ls_view ls_graph_shape_view(const ls_graph *graph, const ls_view *view);
 /* The gradient of a forward node / of a whole parameter (none of a state); -1. */
 int ls_graph_gradient(const ls_graph *graph, int node);
 int ls_graph_param_gradient(const ls_graph *graph, int param);
+
+/* Whether a node is zero on paper, so that what a program has there is rounding noise:
+ * graph_paper.c. Of the optimizer's results: a step made of that. */
+bool ls_graph_zero_on_paper(const ls_graph *graph, int node);
 
 /* Logical elements of a node. */
 size_t ls_graph_elements(const ls_graph *graph, int node);

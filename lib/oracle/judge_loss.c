@@ -153,7 +153,7 @@ static approx right_loss(const judge_trial *trial, const loss_view *v, size_t t)
         loss = approx_add(p, approx_multiply(p, approx_constant(p, 1 - a), loss),
                           approx_multiply(p, approx_constant(p, a), even));
     }
-    loss.error += 2 * p->u * fabs(largest); /* log(sum) + max - z instead */
+    loss = approx_add_error(loss, 2 * p->u * fabs(largest)); /* log(sum) + max - z instead */
     return loss;
 }
 

@@ -94,7 +94,7 @@ static ls_status go_up(judge_trial *trial, mlp_view *v)
     const judge_factor X = {v->x->before, D, 1}, W = {v->w_up->before, F, 1};
     ls_judge_product(p, h, error, X, W, v->tokens, F, 0, D, v->b_up->before);
     for (size_t i = 0; i < n; i++) {
-        v->h[i] = (approx){h[i], error[i]};
+        v->h[i] = approx_within(h[i], error[i]);
         ls_evaluate_gelu(p, v->shape.gelu == LS_BACKEND_GELU_ERF, v->h[i], &v->u[i], &v->slope[i]);
     }
 exit:

@@ -195,8 +195,7 @@ typedef struct adamw_state {
 /* 1 - beta, also of who rounds beta first. */
 static approx rest_of(const ls_precision *p, double beta, double roundings)
 {
-    const approx a = {1 - beta, roundings * p->u};
-    return a;
+    return approx_within(1 - beta, roundings * p->u);
 }
 
 static adamw_state step(const ls_precision *p, const ls_update *u, adamw_way how, adamw_state s,

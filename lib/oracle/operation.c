@@ -49,8 +49,9 @@ ls_precision ls_precision_of(ls_dtype dtype, size_t parts)
     const double f32 = 0x1p-24;
     ls_precision p = {.u = f32, .sum = f32, .tiny = 0x1p-126};
     if (dtype == LS_F64) p.u = p.sum = 0x1p-52, p.tiny = 0x1p-1022;
-    if (dtype == LS_BF16) p.u = 0x1p-8, p.partials = (double)parts + 4;
-    if (dtype == LS_F16) p.u = 0x1p-11, p.tiny = 0x1p-24, p.partials = (double)parts + 4;
+    if (dtype == LS_BF16) p.u = 0x1p-8, p.partials = (double)parts + LS_OPERAND_ROUNDINGS;
+    if (dtype == LS_F16)
+        p.u = 0x1p-11, p.tiny = 0x1p-24, p.partials = (double)parts + LS_OPERAND_ROUNDINGS;
     return p;
 }
 
@@ -137,8 +138,8 @@ exit:
 /* One term is no sum: it has been rounded already. */
 static approx end_of(const ls_precision *p, const approx_sum *sum)
 {
-    approx a = {sum->value, sum->error};
-    if (sum->count < 2) return approx_rounded(p, a.value, a.error, a.value != 0 ? 2 : 0);
+    const approx a = {sum->value, sum->error, sum->variance};
+    if (sum->count < 2) return approx_rounded(p, a, a.value != 0 ? 2 : 0);
     return approx_sum_end(p, sum);
 }
 
@@ -157,8 +158,22 @@ exit:
     return status;
 }
 
+/* Where the worst case is larger than any value, it says nothing: roundings of either sign do not
+ * add up to more than some standard deviations. */
+static double bound_of(const ls_precision *p, approx a)
+{
+    const double worst = approx_bound(a);
+    return p->partials > 0 ? fmin(worst, LS_DEVIATIONS * sqrt(a.variance)) : worst;
+}
+
 ls_status ls_operation_evaluate(const ls_operands *operands, int place, ls_precision precision,
                                 double *ret_values, double *ret_bound)
+{
+    return ls_operation_judge(operands, place, precision, ret_values, ret_bound, NULL);
+}
+
+ls_status ls_operation_judge(const ls_operands *operands, int place, ls_precision precision,
+                             double *ret_values, double *ret_bound, double *ret_deviation)
 {
     ls_status status = LS_OK;
     const ls_graph *graph = operands->graph;
@@ -179,23 +194,24 @@ ls_status ls_operation_evaluate(const ls_operands *operands, int place, ls_preci
     precision.many = e.config->kind == LS_MODEL_NET;
     LS_TRY(widen_images(operands, &images));
     e.images = images;
-    if (node->phase == LS_GRAPH_UPDATE && node->make != LS_MAKE_RUNNING) {
-        LS_TRY(ls_evaluate_update(&e, node, ret_values, ret_bound));
-        goto exit;
-    }
-    sums = calloc(n, sizeof *sums);
-    if (!sums) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to compute %s again", node->name);
+    const bool update = node->phase == LS_GRAPH_UPDATE && node->make != LS_MAKE_RUNNING;
+    if (!update) sums = calloc(n, sizeof *sums);
+    if (!update && !sums)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to compute %s again", node->name);
     if (node->make == LS_MAKE_GRADIENT)
         LS_TRY(add_gradient(&e, node->of, sums));
     else if (node->make == LS_MAKE_PARAM_GRADIENT)
         LS_TRY(add_param_gradient(&e, node, sums));
-    else
+    else if (!update)
         LS_TRY(evaluators[node->make].forward(&e, node, sums));
     for (size_t i = 0; i < n; i++) {
-        const approx a = end_of(&precision, &sums[i]);
+        const bool zero = sums && sums[i].count == 0; /* nothing was added: exactly that */
+        const approx a = zero   ? approx_exact(0)
+                         : sums ? end_of(&precision, &sums[i])
+                                : ls_evaluate_update(&e, node, i);
         ret_values[i] = a.value;
-        if (!ret_bound) continue;
-        ret_bound[i] = sums[i].count > 0 ? approx_bound(a) : 0;
+        if (ret_bound) ret_bound[i] = bound_of(&precision, a);
+        if (ret_deviation) ret_deviation[i] = sqrt(a.variance);
     }
 exit:
     free(sums);

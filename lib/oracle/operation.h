@@ -21,6 +21,9 @@ typedef struct ls_precision {
     bool many;    /* sums have so many terms that their roundings cancel in part: see approx.h */
 } ls_precision;
 
+/* Of `partials`: what is the operands' own. */
+enum { LS_OPERAND_ROUNDINGS = 4 };
+
 /* F32: 2^-24; F64: 2^-52, for both sides; BF16: 2^-8; F16: 2^-11. In the last two sums are taken to
  * run in binary32, as matrix units do, and to meet from up to `parts` ranks in the precision
  * itself; operands may be a rounding away from what was computed with. */
@@ -36,14 +39,24 @@ typedef struct ls_operands {
     const double *const *moment2; /* the same; not read by SGD                     */
     const ls_update *update;      /* of the step; update phase alone               */
     double max_norm;              /* 0: no clipping                                */
-    const ls_variant *variant;    /* NULL: as it is right                          */
+    const double *roundoff;    /* per node: unit roundoff of its values as they were written, read
+                                  for what the norm adds; NULL: the precision's */
+    const ls_variant *variant; /* NULL: as it is right                          */
 } ls_operands;
 
 /* The values of `node`, ls_graph_elements of them, in binary64, and unless ret_bound is NULL how
  * far each computed in `precision` from the same operands may lie from them; infinity where nothing
- * can be said. Errors: LS_ERR_INTERNAL (an operand that is read is NULL), LS_ERR_MEMORY. */
+ * can be said. In a narrow format that is the worst case or LS_DEVIATIONS standard deviations,
+ * whichever is less. Errors: LS_ERR_INTERNAL (an operand that is read is NULL), LS_ERR_MEMORY. */
+enum { LS_DEVIATIONS = 8 };
 ls_status ls_operation_evaluate(const ls_operands *operands, int node, ls_precision precision,
                                 double *ret_values, double *ret_bound) LS_MUST_USE;
+
+/* The same with the standard deviation of each as approx.h estimates it, from above: over many
+ * elements the root mean square of a right computation's distances is at most that of these. */
+ls_status ls_operation_judge(const ls_operands *operands, int node, ls_precision precision,
+                             double *ret_values, double *ret_bound,
+                             double *ret_deviation) LS_MUST_USE;
 
 /* What the optimizer keeps after node (LS_MAKE_UPDATED): ret_moment1, ret_moment2 (NULL with SGD),
  * from the same operands, in binary64. */

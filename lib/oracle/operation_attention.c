@@ -23,7 +23,13 @@ void ls_evaluate_softmax(const ls_precision *p, approx *scores, size_t n)
         approx_sum_add(&sum, scores[j]);
     }
     const approx all = approx_sum_end(p, &sum);
-    for (size_t j = 0; j < n; j++) scores[j] = approx_divide(p, scores[j], all);
+    for (size_t j = 0; j < n; j++) {
+        scores[j] = approx_divide(p, scores[j], all);
+        /* A probability is one, however far the scores are off. */
+        const double most = fmax(scores[j].value, 1 - scores[j].value) + 16 * p->u;
+        scores[j].error = fmin(approx_bound(scores[j]), most);
+        scores[j].variance = fmin(scores[j].variance, most * most);
+    }
 }
 
 /* Query i of head h of sequence b. */
@@ -103,9 +109,22 @@ static void probabilities(const evaluation *e, const query *at, const double *q,
     ls_evaluate_softmax(e->p, P + at->from, at->seen - at->from);
 }
 
-ls_status ls_evaluate_attention(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+/* Sums over a head's features and over keys are one rank's: their operands were rounded, but no
+ * parts meet. */
+static evaluation of_one_rank(const evaluation *e, ls_precision *own)
+{
+    evaluation alone = *e;
+    *own = *e->p;
+    own->partials = fmin(own->partials, LS_OPERAND_ROUNDINGS);
+    alone.p = own;
+    return alone;
+}
+
+ls_status ls_evaluate_attention(const evaluation *all, const ls_graph_node *node, approx_sum *out)
 {
     ls_status status = LS_OK;
+    ls_precision own;
+    const evaluation alone = of_one_rank(all, &own), *e = &alone;
     const size_t dh = ls_config_head_width(e->config);
     const double *q = value_of(e, node->inputs[0]), *k = value_of(e, node->inputs[1]);
     const double *v = value_of(e, node->inputs[2]);
@@ -166,10 +185,12 @@ static void score_gradient(const evaluation *e, const query *at, const double *d
         w->dP[j] = approx_multiply(e->p, w->P[j], approx_subtract(e->p, w->dP[j], mean));
 }
 
-ls_status ls_evaluate_attention_backward(const evaluation *e, const ls_graph_node *reader, int slot,
-                                         approx_sum *out)
+ls_status ls_evaluate_attention_backward(const evaluation *all, const ls_graph_node *reader,
+                                         int slot, approx_sum *out)
 {
     ls_status status = LS_OK;
+    ls_precision own;
+    const evaluation alone = of_one_rank(all, &own), *e = &alone;
     const size_t dh = ls_config_head_width(e->config);
     const double *q = value_of(e, reader->inputs[0]), *k = value_of(e, reader->inputs[1]);
     const double *v = value_of(e, reader->inputs[2]), *d_o = gradient_of(e, reader);

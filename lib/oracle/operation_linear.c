@@ -48,7 +48,8 @@ static void rotation(const evaluation *e, size_t s, size_t i, approx *ret_cos, a
     double angle = (double)position_of(e, s) * frequency;
     if (v->rope_rounding == LS_ROPE_ANGLES) angle = to_bf16(angle);
     const double off = (2 + 4 * fabs(angle)) * e->p->u;
-    *ret_cos = (approx){cos(angle), off}, *ret_sin = (approx){sin(angle), off};
+    const double once = e->p->u * e->p->u; /* angles are seldom taken in a narrow format */
+    *ret_cos = (approx){cos(angle), off, once}, *ret_sin = (approx){sin(angle), off, once};
     if (v->rope_rounding == LS_ROPE_TABLES)
         ret_cos->value = to_bf16(ret_cos->value), ret_sin->value = to_bf16(ret_sin->value);
 }

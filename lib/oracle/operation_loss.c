@@ -128,8 +128,7 @@ static approx row_loss(const ls_precision *p, const labels *l, const double *z, 
                           approx_multiply(p, approx_constant(p, l->smoothing), even));
     }
     /* log(sum) + max - z instead: rounded at the size of max */
-    loss.error += 2 * p->u * fabs(largest);
-    return loss;
+    return approx_add_error(loss, 2 * p->u * fabs(largest));
 }
 
 ls_status ls_evaluate_loss(const evaluation *e, const ls_graph_node *node, approx_sum *out)

@@ -261,6 +261,8 @@ static approx_sum all_of(const approx_sum *sums, size_t blocks)
     for (size_t g = 0; g < blocks; g++) {
         all.value += sums[g].value;
         all.error += sums[g].error;
+        all.variance += sums[g].variance;
+        all.squares += sums[g].squares;
         all.magnitude += sums[g].magnitude;
         all.count += sums[g].count;
     }

@@ -99,13 +99,15 @@ static void send_to_largest(const evaluation *e, const net_layer *l, const net_h
         for (size_t c = of->columns[0]; c < of->columns[1]; c++) {
             const size_t other = r * l->in.width + c;
             const approx value = approx_input(e->p, x[other]);
-            const double slack = value.error + most.error;
+            /* Rounding keeps the order of what it does not make equal. */
+            const double slack = e->p->sum < e->p->u ? value.error + most.error : 0;
             if (other == at || !(slack > 0) || value.value + slack < most.value) continue;
             dx[other].error += fabs(d.value);
+            dx[other].variance += d.value * d.value;
             dx[other].count++;
             open = true;
         }
-    if (open) d.error += fabs(d.value);
+    if (open) d = approx_add_error(d, fabs(d.value));
     if (e->variant.assigned) dx[at] = (approx_sum){0};
     approx_sum_add(&dx[at], d);
 }

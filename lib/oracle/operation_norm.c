@@ -79,9 +79,10 @@ ls_status ls_evaluate_norm_backward(const evaluation *e, const ls_graph_node *re
     const double *x = value_of(e, reader->inputs[0]), *dy = gradient_of(e, reader);
     const double *scale = param_of(e, reader->params[0]);
     const approx width = approx_exact((double)D);
-    approx *xhat = malloc(2 * D * sizeof *xhat), *g = xhat + D;
+    approx *xhat = malloc(2 * D * sizeof *xhat), *g = NULL;
     (void)slot;
     if (!xhat) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    g = xhat + D;
     for (size_t t = 0; t < rows; t++) {
         const approx rstd = normalize(e, x + t * D, D, xhat);
         approx_sum sum = {0}, along = {0};

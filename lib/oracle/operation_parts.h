@@ -99,8 +99,7 @@ ls_evaluate_backward ls_evaluate_conv_backward, ls_evaluate_conv_params, ls_eval
 ls_status ls_evaluate_running(const evaluation *e, const ls_graph_node *node,
                               approx_sum *out) LS_MUST_USE;
 
-/* operation_update.c: the whole of a node of the update. */
-ls_status ls_evaluate_update(const evaluation *e, const ls_graph_node *node, double *ret_values,
-                             double *ret_bound);
+/* operation_update.c: element i of a node of the update. */
+approx ls_evaluate_update(const evaluation *e, const ls_graph_node *node, size_t i);
 
 #endif

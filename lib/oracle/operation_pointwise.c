@@ -54,9 +54,9 @@ static void gelu(const ls_precision *p, bool exact, double root, double cubed, a
         const approx inner = approx_multiply(p, x, approx_constant(p, 0.70710678118654752));
         t = approx_erf(p, inner);
         const approx square = approx_multiply(p, inner, inner);
-        const approx minus = {-square.value, square.error};
         /* d erf(x / sqrt 2) / dx = sqrt(2 / pi) exp(-x^2 / 2) */
-        slope = approx_multiply(p, approx_constant(p, 0.79788456080286536), approx_exp(p, minus));
+        slope = approx_multiply(p, approx_constant(p, 0.79788456080286536),
+                                approx_exp(p, approx_negative(square)));
     } else {
         const approx c = approx_constant(p, root);
         const approx square = approx_multiply(p, x, x);
@@ -83,7 +83,7 @@ static void silu(const ls_precision *p, double factor, approx g, approx *ret_y, 
 {
     const approx c = factor == 1 ? approx_exact(1) : approx_constant(p, factor);
     const approx x = factor == 1 ? g : approx_multiply(p, c, g);
-    const approx one = approx_exact(1), minus = {-x.value, x.error};
+    const approx one = approx_exact(1), minus = approx_negative(x);
     const approx sigma = approx_divide(p, one, approx_add(p, one, approx_exp(p, minus)));
     const approx rest = approx_subtract(p, one, sigma);
     *ret_y = approx_multiply(p, g, sigma);

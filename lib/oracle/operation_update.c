@@ -86,17 +86,28 @@ static updated update_element(const evaluation *e, const ls_graph_node *node, si
                                     : sgd(e->p, u, how, decay, at, g);
 }
 
+/* A sum of squares: of nothing that cancels. Its terms are rounded in their own formats, each
+ * counts as much as it is large. Roundings of the additions have either sign, so of N of them a few
+ * sqrt(N) are left (Higham & Mary, see approx.h), and the root halves that. Parts of ranks meet in
+ * the precision of the sums. */
 static approx gradient_norm(const evaluation *e)
 {
-    approx_sum sum = {0};
+    enum { ROOTS = 8, MORE = 16 };
+    const ls_precision *p = e->p;
+    double sum = 0, error = 0, count = 0;
     for (int param = 0; param < (int)e->graph->table->count; param++) {
         if (e->graph->table->params[param].state) continue;
         const int gradient = ls_graph_param_gradient(e->graph, param);
         const double *g = value_of(e, gradient);
-        for (size_t i = 0, n = ls_graph_elements(e->graph, gradient); i < n; i++)
-            approx_sum_add(&sum, approx_exact(g[i] * g[i]));
+        const size_t n = ls_graph_elements(e->graph, gradient);
+        double squares = 0;
+        for (size_t i = 0; i < n; i++) squares += g[i] * g[i];
+        sum += squares;
+        error += 2 * (e->o->roundoff ? e->o->roundoff[gradient] : p->sum) * squares;
+        count += (double)n;
     }
-    return approx_root(e->p, approx_sum_end(e->p, &sum));
+    error += fmin(count + 2, ROOTS * sqrt(count) + MORE) * (p->sum * sum + p->tiny);
+    return approx_root(p, approx_within(sum, error));
 }
 
 static approx clip(const evaluation *e, double g, approx norm)
@@ -110,27 +121,22 @@ static approx clip(const evaluation *e, double g, approx norm)
     if (norm.value > most)
         clipped =
             approx_multiply(e->p, clipped, approx_divide(e->p, approx_constant(e->p, most), norm));
-    if (fabs(norm.value - most) <= slack) clipped.error += fabs(g) * slack / most;
+    if (fabs(norm.value - most) <= slack)
+        clipped = approx_add_error(clipped, fabs(g) * slack / most);
     return clipped;
 }
 
-ls_status ls_evaluate_update(const evaluation *e, const ls_graph_node *node, double *ret_values,
-                             double *ret_bound)
+approx ls_evaluate_update(const evaluation *e, const ls_graph_node *node, size_t i)
 {
-    const size_t n = elements_of(e, node);
-    for (size_t i = 0; i < n; i++) {
-        approx a;
-        if (node->make == LS_MAKE_GRADIENT_NORM)
-            a = gradient_norm(e);
-        else if (node->make == LS_MAKE_CLIPPED)
-            a = clip(e, value_of(e, node->inputs[0])[i],
-                     approx_input(e->p, value_of(e, node->inputs[1])[0]));
-        else
-            a = update_element(e, node, i).w;
-        ret_values[i] = a.value;
-        if (ret_bound) ret_bound[i] = approx_bound(a);
+    switch (node->make) {
+    case LS_MAKE_GRADIENT_NORM:
+        return gradient_norm(e);
+    case LS_MAKE_CLIPPED:
+        return clip(e, value_of(e, node->inputs[0])[i],
+                    approx_input(e->p, value_of(e, node->inputs[1])[0]));
+    default:
+        return update_element(e, node, i).w;
     }
-    return LS_OK;
 }
 
 ls_status ls_operation_moments(const ls_operands *operands, int node, double *ret_moment1,

@@ -98,6 +98,7 @@ static inline void forget_bounds(json_t *manifest, void *context)
     json_array_foreach(json_object_get(manifest, "tensors"), i, tensor)
     {
         json_object_set_new(tensor, "bound", json_null());
+        json_object_set_new(tensor, "bound_rms", json_null());
         json_object_set_new(tensor, "truth_error", json_null());
     }
 }

@@ -22,6 +22,7 @@
 #include "lockstep/numerics/digest.h"
 #include "lockstep/partition/share.h"
 #include "oracle/golden.h"
+#include "oracle/golden_manifest.h"
 #include "oracle/tensor_name.h"
 
 enum { FIXTURE_STEPS = 3 };
@@ -39,6 +40,7 @@ typedef struct golden_fixture {
     int32_t *tokens[FIXTURE_STEPS], *targets[FIXTURE_STEPS];
     /* May change the manifest before it is written; NULL: nobody. */
     void (*change)(json_t *manifest, void *context);
+    bool stale; /* its digest is that of before the change */
     void *context;
 } golden_fixture;
 
@@ -302,11 +304,12 @@ static inline json_t *fixture_tensor_entry(const golden_fixture *f, size_t step,
         json_array_append_new(shape, json_integer((json_int_t)node->dims[d]));
     snprintf(file, sizeof file, "%s.safetensors", fixture_phase(node->phase));
     ls_tensor_name_write(name, f->first_step + step, -1, node->name);
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:o, s:s, s:b, s:s, s:f, s:f}", "name", name,
-                     "file", file, "phase", fixture_phase(node->phase), "order", (json_int_t)order,
-                     "step", (json_int_t)(f->first_step + step), "dtype",
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:o, s:s, s:b, s:s, s:f, s:f, s:f}", "name",
+                     name, "file", file, "phase", fixture_phase(node->phase), "order",
+                     (json_int_t)order, "step", (json_int_t)(f->first_step + step), "dtype",
                      dtype == LS_F64 ? "f64" : "f32", "shape", shape, "dims", node->dim_names,
-                     "given", 0, "sha256", hex, "truth_error", 1e-7, "bound", 1e-5);
+                     "given", 0, "sha256", hex, "truth_error", 1e-7, "bound", 1e-5, "bound_rms",
+                     1e-6);
 }
 
 static inline json_t *fixture_layout_json(const ls_layout *layout)
@@ -379,6 +382,13 @@ static inline json_t *fixture_manifest(const golden_fixture *f, const char *fold
     return root;
 }
 
+static inline void fixture_manifest_digest(json_t *manifest)
+{
+    char digest[65];
+    fixture_ok(ls_manifest_digest(manifest, digest));
+    json_object_set_new(manifest, LS_MANIFEST_DIGEST, json_string(digest));
+}
+
 /* Makes the directory, or writes into the one that is there. */
 static inline void golden_fixture_write(const golden_fixture *f, const char *folder)
 {
@@ -388,7 +398,9 @@ static inline void golden_fixture_write(const golden_fixture *f, const char *fol
     for (size_t phase = 0; phase < 3; phase++) fixture_write_phase(f, folder, phase);
     if (f->truth) fixture_write_phase(f, folder, 3);
     json_t *manifest = fixture_manifest(f, folder);
+    if (f->stale) fixture_manifest_digest(manifest);
     if (f->change) f->change(manifest, f->context);
+    if (!f->stale) fixture_manifest_digest(manifest);
     ck_assert_int_eq(
         json_dump_file(manifest, fixture_path(folder, "manifest.json"), JSON_INDENT(1)), 0);
     json_decref(manifest);

@@ -208,13 +208,18 @@ static void expect_narrow(const setting *s, ls_dtype dtype, const char *who)
         const size_t n = ls_graph_elements(step.graph, (int)i);
         const double *right = ls_truth_values(truth, 0, (int)i);
         const double bound = ls_truth_bound(truth, 0, (int)i);
-        double error = 0;
+        const double spread = ls_truth_spread(truth, 0, (int)i);
+        double error = 0, squares = 0;
         whole_step_node(&step, (int)i, false);
         for (size_t e = 0; e < n; e++) {
             step.values[i][e] = ls_rounded_to(dtype, step.values[i][e]);
             if (!(fabs(step.values[i][e] - right[e]) <= error))
                 error = fabs(step.values[i][e] - right[e]);
+            squares += (step.values[i][e] - right[e]) * (step.values[i][e] - right[e]);
         }
+        const double mean = sqrt(squares / (double)n);
+        ck_assert_msg(mean <= 0.5 * spread, "%s: %s is off by %g on average, bound %g", who,
+                      step.graph->nodes[i].name, mean, spread);
         ck_assert_msg(isfinite(bound) && error <= bound, "%s: %s is off by %g, bound %g", who,
                       step.graph->nodes[i].name, error, bound);
     }

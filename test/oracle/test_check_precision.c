@@ -106,6 +106,59 @@ START_TEST(a_copy_of_weights_makes_a_run_no_coarser)
 }
 END_TEST
 
+/* Rounding noise, as binary32 has it: small multiples of one power of two, which are numbers of
+ * bf16 without having been rounded to it. */
+static void put_noise(check_fixture *c, const char *name)
+{
+    double *values = candidate_values(c, 0, name);
+    const size_t count = ls_graph_elements(c->f.graph, fixture_node(&c->f, name));
+    for (size_t i = 0; i < count; i++) values[i] = (double)((int)(i * 37 % 241) - 120) * 0x1p-36;
+}
+
+/* One such tensor loosens no other's bound: half the learning rate, a wrong norm. */
+START_TEST(noise_tells_no_format)
+{
+    check_fixture c;
+    ls_config config = check_config("gpt2-nano");
+    config.d_model = 40; /* as many numbers as a format is believed of */
+    check_fixture_begin(&c, &config, 1);
+    candidate_computed(&c, LS_F32, NULL);
+    put_noise(&c, "grad.layers.0.attention.key.bias");
+    check_fixture_judge(&c, NULL);
+    ck_assert_int_eq(judged_of(&c, "grad.layers.0.attention.key.bias")->format, LS_F32);
+    ck_assert_int_eq(judged_of(&c, "norm")->precision, LS_F32);
+    ck_assert_int_eq(judged_of(&c, "param.layers.0.mlp.up.weight")->precision, LS_F32);
+    ck_assert(judged_of(&c, "grad.layers.0.attention.key.bias")->zero_on_paper);
+    *candidate_values(&c, 0, "norm") *= 1.01;
+    check_fixture_judge(&c, NULL);
+    ck_assert_int_eq(judged_of(&c, "norm")->verdict, LS_DIFFERENT_TENSOR);
+    check_fixture_end(&c);
+}
+END_TEST
+
+/* One tensor that was rounded is taken for that, and nothing else is; --computed overrules. */
+START_TEST(one_rounded_tensor_is_not_passed_on)
+{
+    check_fixture c;
+    const ls_config config = check_config("gpt2-nano");
+    const ls_check_options as_f32 = {.has_computed = true, .computed = LS_F32};
+    check_fixture_begin(&c, &config, 1);
+    candidate_computed(&c, LS_F32, NULL);
+    ls_check_round(LS_BF16, candidate_values(&c, 0, "layers.0.query"),
+                   ls_graph_elements(c.f.graph, fixture_node(&c.f, "layers.0.query")));
+    check_fixture_judge(&c, NULL);
+    ck_assert_int_eq(judged_of(&c, "layers.0.query")->format, LS_BF16);
+    ck_assert(judged_of(&c, "layers.0.query")->assumed);
+    ck_assert_str_eq(judged_of(&c, "layers.0.query")->source->name, "step0/layers.0.query");
+    ck_assert_int_eq(judged_of(&c, "layers.0.probabilities")->precision, LS_F32);
+    ck_assert_int_eq(judged_of(&c, "loss")->precision, LS_F32);
+    check_fixture_judge(&c, &as_f32);
+    ck_assert_int_eq(judged_of(&c, "layers.0.query")->format, LS_F32);
+    ck_assert_int_eq(judged_of(&c, "layers.0.query")->verdict, LS_DIFFERENT_TENSOR);
+    check_fixture_end(&c);
+}
+END_TEST
+
 /* ---- mixed precision ---- */
 
 static bool is_product(const ls_graph *graph, int node)
@@ -256,6 +309,8 @@ int main(void)
     tcase_add_loop_test(tests, operands_are_the_candidates_own, 0, 8);
     tcase_add_loop_test(tests, a_widened_file_is_judged_as_what_was_computed, 0, 6);
     tcase_add_test(tests, a_copy_of_weights_makes_a_run_no_coarser);
+    tcase_add_test(tests, noise_tells_no_format);
+    tcase_add_test(tests, one_rounded_tensor_is_not_passed_on);
     tcase_add_loop_test(tests, mixed_precision_is_explained, 0, 2);
     tcase_add_test(tests, products_in_half_precision_must_be_said);
     tcase_add_loop_test(tests, the_norm_alone_is_judged, 0, 4);

@@ -294,6 +294,38 @@ START_TEST(the_run_can_be_done_again)
 }
 END_TEST
 
+static void raise_a_bound(json_t *manifest, void *context)
+{
+    json_t *tensor = json_array_get(json_object_get(manifest, "tensors"), 3);
+    json_object_set_new(tensor, context ? context : "bound", json_real(1e300));
+}
+
+static void forget_the_digest(json_t *manifest, void *context)
+{
+    (void)context;
+    json_object_del(manifest, LS_MANIFEST_DIGEST);
+}
+
+/* A bound, which is in no other digest, cannot be raised unseen. */
+START_TEST(a_manifest_that_was_changed)
+{
+    const ls_config config = small_config();
+    golden_fixture f;
+    golden_fixture_begin(&f, &config, 1);
+    f.stale = true;
+    f.change = raise_a_bound;
+    golden_fixture_write(&f, scratch_path("golden"));
+    REFUSED("manifest.json", "manifest_sha256", "it was changed", "dump it again");
+    f.context = "bound_rms";
+    golden_fixture_write(&f, scratch_path("golden"));
+    REFUSED("manifest.json", "manifest_sha256", "it was changed");
+    f.change = forget_the_digest;
+    golden_fixture_write(&f, scratch_path("golden"));
+    REFUSED("manifest.json", "manifest_sha256 is missing");
+    golden_fixture_end(&f);
+}
+END_TEST
+
 /* Weights of another step than the manifest says. */
 START_TEST(weights_of_another_step)
 {
@@ -306,6 +338,7 @@ START_TEST(weights_of_another_step)
     json_t *manifest = fixture_manifest(&f, scratch_path("golden"));
     for (size_t phase = 0; phase < 3; phase++)
         fixture_write_phase(&f, scratch_path("golden"), phase);
+    fixture_manifest_digest(manifest);
     ck_assert_int_eq(json_dump_file(manifest, in_golden("manifest.json"), 0), 0);
     json_decref(manifest);
     REFUSED("weights.safetensors", "stands at step 4", "first_step is 5");
@@ -351,6 +384,7 @@ int main(void)
     tcase_add_test(tests, files_with_other_tensors);
     tcase_add_test(tests, ids_out_of_range);
     tcase_add_test(tests, weights_of_another_step);
+    tcase_add_test(tests, a_manifest_that_was_changed);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);

@@ -1,4 +1,5 @@
 """What the tests of the program share: run it in an empty folder, look at everything it did."""
+import hashlib
 import json
 import os
 import shutil
@@ -14,6 +15,24 @@ class Result:
 
     def __str__(self):
         return f"status {self.status}\n--- stdout\n{self.out}\n--- stderr\n{self.err}\n---"
+
+
+def canonical(value):
+    """JSON as a golden directory's manifest_sha256 is taken of it (lib/oracle/GOLDEN.md)."""
+    if isinstance(value, dict):
+        return "{%s}" % ",".join(json.dumps(k) + ":" + canonical(value[k]) for k in sorted(value))
+    if isinstance(value, list):
+        return "[%s]" % ",".join(map(canonical, value))
+    if not isinstance(value, float):
+        return json.dumps(value)
+    digits, _, exponent = ("%.17g" % value).partition("e")
+    return digits + ("e%d" % int(exponent) if exponent else "" if "." in digits else ".0")
+
+
+def seal(manifest):
+    """The digest that fits what a manifest says now."""
+    manifest.pop("manifest_sha256", None)
+    manifest["manifest_sha256"] = hashlib.sha256(canonical(manifest).encode()).hexdigest()
 
 
 def listing(folder):

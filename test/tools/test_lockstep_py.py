@@ -193,7 +193,7 @@ def make_golden(folder, steps=2, **more):
             with open(path, "rb") as opened:
                 data = opened.read()
             bound[file] = {"bytes": len(data), "sha256": lockstep.hashlib.sha256(data).hexdigest()}
-    manifest = {"format": "lockstep golden", "version": 1, "program": "lockstep 0.1.0",
+    manifest = {"format": "lockstep golden", "version": 2, "program": "lockstep 0.1.0",
                 "kind": "training", "model": MODEL, "layout": {"text": "tp 1"}, "seed": 1,
                 "engine": "portable", "dtype": "f32", "batch": 5, "first_step": 0, "steps": steps,
                 "optimizer": {"lr": 0.5, "lr_floor": 0.1, "warmup": 2, "lr_total": 10},
@@ -239,7 +239,7 @@ def check_golden(checks, folder):
             file.write(text if isinstance(text, str) else json.dumps(text))
 
     for what, names, change in (
-            ("version", ["manifest.json", "2"], lambda m: {**m, "version": 2}),
+            ("version", ["manifest.json", "1"], lambda m: {**m, "version": 1}),
             ("format", ["manifest.json", "other"], lambda m: {**m, "format": "other"}),
             ("no model", ["manifest.json", "model"], lambda m: {**m, "model": 3}),
             ("tensors", ["manifest.json", "tensors"], lambda m: {**m, "tensors": [{}]}),

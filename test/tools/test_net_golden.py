@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 
-from program import Checks, Program, start_with
+from program import Checks, Program, seal, start_with
 
 start_with("numpy")
 ROOT, PROGRAM = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
@@ -141,6 +141,7 @@ def changed(program, change, rewrite=None):
     manifest["files"]["batch.safetensors"] = {"bytes": len(data),
                                               "sha256": hashlib.sha256(data).hexdigest()}
     change(manifest)
+    seal(manifest)
     with open(place + "/manifest.json", "w", encoding="utf-8") as file:
         json.dump(manifest, file)
     return program.run("check", "changed", "flat.safetensors")

@@ -31,7 +31,9 @@ static void make_options(check_settings *s, ls_option options[OPTIONS])
     options[4] = ls_option_flag("all", &s->all, "lists every tensor and every mistake");
     options[5] = ls_option_choice("computed", &s->computed, computed_names,
                                   "in which precision products were computed, if that is coarser "
-                                  "than what was written");
+                                  "than what was written; overrules what the numbers seem to be. "
+                                  "With bf16 the rows of an embedding's gradient are taken to be "
+                                  "added up in bf16 too, other sums in f32");
     options[6] = ls_option_flag("digests", &s->digests,
                                 "first reads the whole golden directory and compares its digests; "
                                 "without it those of tensors that differ alone");

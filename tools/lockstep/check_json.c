@@ -68,6 +68,14 @@ static json_t *json_judged(const checked *c, const ls_judged *judged)
         "differing", (json_int_t)judged->differing, "outside", (json_int_t)judged->outside, "first",
         index_array(node, judged->first), "error", json_number(judged->error), "bound",
         json_number(judged->bound), "max_ulps", json_u64(judged->max_ulps));
+    json_t *run = json_pack(
+        "{s:o, s:o, s:o, s:b, s:b, s:o, s:b}", "error_rms", json_number(judged->error_rms),
+        "bound_rms", json_number(judged->bound_rms), "rounding", json_number(judged->size),
+        "unjudged", (int)judged->unjudged, "zero_on_paper", (int)judged->zero_on_paper,
+        "precision_from", judged->source ? json_string(judged->source->name) : json_null(),
+        "precision_assumed", (int)judged->assumed);
+    json_object_update(more, run);
+    json_decref(run);
     set_value(more, "candidate", judged->candidate_value);
     set_value(more, "golden", judged->golden_value);
     set_value(more, "right", judged->right_value);
@@ -177,7 +185,10 @@ ls_status print_check_json(const checked *c)
                   j->blame ? json_string(j->blame->golden->name) : json_null(), "findings",
                   findings, "tensors", tensors, "unexamined", (json_int_t)j->unexamined,
                   "unrelated", (int)j->unrelated, "later", (json_int_t)j->later);
-    if (more) json_object_set_new(more, "wanted", json_integer((json_int_t)j->wanted));
+    if (more) {
+        json_object_set_new(more, "wanted", json_integer((json_int_t)j->wanted));
+        json_object_set_new(more, "unjudged", json_integer((json_int_t)j->unjudged));
+    }
     if (object && c->look) json_object_set_new(object, "show", json_look(c));
     if (!object || !more || json_object_update(object, more) != 0) {
         json_decref(object);

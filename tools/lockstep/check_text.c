@@ -68,6 +68,26 @@ static void print_formats(FILE *out, const checked *c)
     if (widened) fputs(" (some of them written in a wider format)", out);
 }
 
+/* What was taken for coarser than it was written, and the tensor that shows it. */
+static void print_assumed(FILE *out, const checked *c)
+{
+    const ls_golden_tensor *source = NULL;
+    size_t count = 0;
+    ls_dtype format = LS_F32;
+    for (size_t i = 0; i < c->judgement->count; i++) {
+        const ls_judged *judged = &c->judgement->tensors[i];
+        if (!judged->assumed || !judged->source || judged->verdict == LS_EQUAL) continue;
+        if (!source) source = judged->source, format = judged->precision;
+        count++;
+    }
+    if (source)
+        fprintf(
+            out,
+            "assumed    %zu tensor%s computed in a coarser format than written, from %s on, whose "
+            "numbers are all of %s; --computed overrules\n",
+            count, count == 1 ? "" : "s", source->name, format_names[format]);
+}
+
 static void print_head(FILE *out, const checked *c)
 {
     const ls_run *run = &c->golden->run;
@@ -88,7 +108,9 @@ static void print_head(FILE *out, const checked *c)
         fprintf(out, "; %s", layout);
     }
     if (c->candidate->ignored > 0) fprintf(out, "; %zu passed over", c->candidate->ignored);
-    fputs("\n\n", out);
+    fputc('\n', out);
+    print_assumed(out, c);
+    fputc('\n', out);
 }
 
 static ls_status print_phases(FILE *out, const checked *c)
@@ -139,6 +161,13 @@ static void print_different(FILE *out, const checked *c, const ls_judged *judged
         fputs("every bit\n", out);
         return;
     }
+    if (judged->unjudged) {
+        fputs("not judged: rounding alone may change it by ", out);
+        if (isfinite(judged->size))
+            fprintf(out, "%.2g of its size; ", judged->size);
+        else
+            fputs("any amount; ", out);
+    }
     print_share(out, judged->error, judged->bound);
     if (judged->max_ulps == UINT64_MAX)
         fputs(", nan against a number", out);
@@ -150,19 +179,28 @@ static void print_different(FILE *out, const checked *c, const ls_judged *judged
         fprintf(out, "; %s", local_text(judged));
     else if (judged->local == LS_LOCAL_WITHIN)
         fputs("; right by itself", out);
+    if (judged->zero_on_paper) fputs("; zero on paper: nothing but rounding noise", out);
+    if (judged->assumed && judged->source)
+        fprintf(out, "; judged as %s, since all numbers of %s are of that format",
+                format_names[judged->precision], judged->source->name);
     index_text(node, judged->first, index);
     fprintf(out, "\n    first %s%s%s, golden %s\n", index, *index ? ": " : "",
             value_text(judged->candidate_value, mine), value_text(judged->golden_value, theirs));
 }
 
+static bool is_listed(const checked *c, const ls_judged *judged)
+{
+    return c->settings->all || judged->verdict == LS_DIFFERENT_TENSOR || judged->unjudged;
+}
+
 static void print_list(FILE *out, const checked *c)
 {
     size_t shown = 0, most = c->settings->all ? SIZE_MAX : MOST_DIFFERENT, left = 0;
-    if (c->judgement->different == 0 && !c->settings->all) return;
+    if (c->judgement->different + c->judgement->unjudged == 0 && !c->settings->all) return;
     fputc('\n', out);
     for (size_t i = 0; i < c->judgement->count; i++) {
         const ls_judged *judged = &c->judgement->tensors[i];
-        if (judged->verdict != LS_DIFFERENT_TENSOR && !c->settings->all) continue;
+        if (!is_listed(c, judged)) continue;
         if (shown++ < most)
             print_different(out, c, judged);
         else
@@ -302,6 +340,7 @@ ls_status print_judgement(FILE *out, const checked *c)
     if (c->look) LS_TRY(print_look(out, c));
     fprintf(out, "\ncheck: %s, %zu equal, %zu explained, %zu different",
             ls_count_text(j->count, "tensor", count), j->equal, j->explained, j->different);
+    if (j->unjudged > 0) fprintf(out, "; %zu of the explained not judged", j->unjudged);
     if (j->count < j->wanted)
         fprintf(out, "; %zu of %s given, --complete asks for all", j->count,
                 ls_count_text(j->wanted, "tensor", count));
