@@ -232,8 +232,8 @@ static ls_status call_attention(place *p)
 {
     ls_attention_kept kept;
     const ls_kv_sharing kv = {.held = {(size_t)p->m.rank, 1}};
-    ls_attention_block block = {
-        .D = 2, .head_width = 1, .kv_heads = 2, .kv = &kv, .heads = {ls_axis_of(2, 1), p->bounds}};
+    /* Heads without width: all but P take no memory. */
+    ls_attention_block block = {.kv_heads = 2, .kv = &kv, .heads = {ls_axis_of(2, 0), p->bounds}};
     return ls_attention_keep(&p->m.tp, &block, 1, HALF, p->m.lasting, &kept); /* S^2 of P */
 }
 

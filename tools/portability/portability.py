@@ -25,8 +25,8 @@ FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-D_DARWIN_C_SOURCE", "-w", "-ffp-contract
 PRECISIONS = {"f32": [], "f64": ["-DLS_REAL_IS_F64"]}
 AVX2 = ["-mavx2", "-mfma"]
 AVX512 = AVX2 + ["-mavx512f", "-mavx512dq", "-mavx512vl"]
-# These hash or read files, and need libraries that a cross compiler may not have.
-LEFT_OUT = {"digest.c", "contract.c"}
+# These hash or read JSON, and need libraries that a cross compiler may not have.
+LEFT_OUT = {"digest.c", "contract.c", "json_text.c"}
 
 
 def listed(room, variable):
