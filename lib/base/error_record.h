@@ -20,8 +20,9 @@ typedef struct ls_error {
 const ls_error *ls_error_current(void);
 
 /* Records `error` in the calling thread in place of what was there, its text after `prefix`, its
- * place kept; returns error->status. What ends while a failure is passed on, and can fail itself,
- * brings the first failure back with it: a copy taken before, no prefix. */
+ * place kept; returns error->status. `error` may be the thread's record: its text gets the prefix.
+ * A clean-up that can fail itself uses this to restore the first failure: a copy taken before, no
+ * prefix. */
 ls_status ls_error_adopt(const ls_error *error, const char *prefix);
 
 /* In the calling thread's text, if any: path `from`, as ls_show shows it, becomes `to`, wherever it

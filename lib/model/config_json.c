@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "lockstep/base/show.h"
 #include "model/config_fields.h"
+#include "model/config_tree.h"
 #include "model/foreign_config.h"
 #include "model/net_parts.h"
 
@@ -349,34 +350,55 @@ static json_t *field_value(const ls_config *config, const ls_field *field, int *
     return NULL;
 }
 
+/* *ret_digits: that give every real of the tree back. */
+static ls_status make_tree(const ls_config *config, json_t **ret_root, int *ret_digits)
+{
+    ls_status status = LS_OK;
+    json_t *root = NULL;
+    int digits = 1;
+    LS_TRY(ls_config_check(config));
+    if (!ls_is_utf8(config->name)) /* JSON cannot hold it */
+        LS_FAIL(LS_ERR_INPUT, "the model's name \"%s\" is not UTF-8", ls_show(config->name));
+    root = json_object();
+    if (!root || json_object_set_new(root, "name", json_string(config->name)) != 0)
+        LS_FAIL(LS_ERR_MEMORY, "no memory for the model as JSON");
+    for (size_t i = 0; i < LS_CONFIG_FIELDS; i++) {
+        const ls_field *field = &ls_config_fields[i];
+        if (config->kind == LS_MODEL_NET && !ls_field_of_net(field)) continue;
+        if (json_object_set_new(root, field->key, field_value(config, field, &digits)) != 0)
+            LS_FAIL(LS_ERR_MEMORY, "no memory for the model as JSON");
+    }
+    if (config->kind == LS_MODEL_NET &&
+        json_object_set_new(root, "network", ls_net_write(&config->net, &digits)) != 0)
+        LS_FAIL(LS_ERR_MEMORY, "no memory for the model as JSON");
+    *ret_root = root;
+    *ret_digits = digits;
+    root = NULL;
+exit:
+    json_decref(root);
+    return status;
+}
+
+ls_status ls_config_to_tree(const ls_config *config, json_t **ret_root)
+{
+    int digits;
+    return make_tree(config, ret_root, &digits);
+}
+
 ls_status ls_config_to_json(const ls_config *config, char **ret_json)
 {
     ls_status status = LS_OK;
     ls_thread_mode mode;
-    json_t *object = NULL;
+    json_t *root = NULL;
     char *text = NULL;
-    int digits = 1;
+    int digits;
     ls_thread_mode_set(&mode);
-    LS_TRY(ls_config_check(config));
-    if (!ls_is_utf8(config->name)) /* JSON cannot hold it */
-        LS_FAIL(LS_ERR_INPUT, "the model's name \"%s\" is not UTF-8", ls_show(config->name));
-    object = json_object();
-    if (!object || json_object_set_new(object, "name", json_string(config->name)) != 0)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
-    for (size_t i = 0; i < LS_CONFIG_FIELDS; i++) {
-        const ls_field *field = &ls_config_fields[i];
-        if (config->kind == LS_MODEL_NET && !ls_field_of_net(field)) continue;
-        if (json_object_set_new(object, field->key, field_value(config, field, &digits)) != 0)
-            LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
-    }
-    if (config->kind == LS_MODEL_NET &&
-        json_object_set_new(object, "network", ls_net_write(&config->net, &digits)) != 0)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
-    text = ls_json_write(object, (size_t)(JSON_INDENT(2)) | (size_t)(JSON_REAL_PRECISION(digits)));
-    if (!text) LS_FAIL(LS_ERR_MEMORY, "no memory for the model's JSON text");
+    LS_TRY(make_tree(config, &root, &digits));
+    text = ls_json_write(root, (size_t)(JSON_INDENT(2)) | (size_t)(JSON_REAL_PRECISION(digits)));
+    if (!text) LS_FAIL(LS_ERR_MEMORY, "no memory for the model as JSON");
     *ret_json = text;
 exit:
-    json_decref(object);
+    json_decref(root);
     ls_thread_mode_restore(&mode);
     return status;
 }

@@ -100,8 +100,8 @@ static int compare_paths(const void *left, const void *right)
     return strcmp(a->path, b->path);
 }
 
-/* A golden directory as a candidate must have begun with the same numbers; one that cannot be read
- * says nothing. */
+/* A golden directory as a candidate must have begun with the same numbers. A manifest that cannot
+ * be read is not compared. */
 static ls_status check_start(const ls_golden *golden, const char *path)
 {
     static const char *const names[] = {"weights.safetensors", "batch.safetensors"};
@@ -109,7 +109,7 @@ static ls_status check_start(const ls_golden *golden, const char *path)
     char *manifest = NULL;
     json_t *root = NULL;
     LS_TRY(ls_manifest_path(&manifest, path, "manifest.json"));
-    if (ls_manifest_is_golden(path)) root = json_load_file(manifest, 0, NULL); /* no pipe */
+    if (ls_manifest_load(&root, manifest) != LS_OK) goto exit;
     const char *dtype = json_string_value(json_object_get(root, "dtype"));
     const bool same_dtype =
         dtype && strcmp(dtype, golden->run.dtype == LS_F64 ? "f64" : "f32") == 0;
@@ -275,11 +275,9 @@ static ls_status read_layout(ls_candidate_files *files, const ls_golden *golden,
     config.batch = golden->run.batch;
     status = ls_layout_check(&layout, &config);
     if (status != LS_OK) {
-        const ls_error error = *ls_error_current();
         char prefix[900];
         snprintf(prefix, sizeof prefix, "%s: ", label);
-        ls_error_clear();
-        status = ls_error_adopt(&error, prefix);
+        status = ls_error_adopt(ls_error_current(), prefix);
         goto exit;
     }
     files->has_layout = true;

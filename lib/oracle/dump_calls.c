@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "io/new_file.h"
 #include "lockstep/comm/trace.h"
 #include "oracle/dump_parts.h"
@@ -74,7 +75,7 @@ exit:
 static ls_status append(lines *l, json_t *line)
 {
     ls_status status = LS_OK;
-    char *text = json_dumps(line, JSON_COMPACT);
+    char *text = ls_json_write(line, JSON_COMPACT);
     if (!text) LS_FAIL(LS_ERR_MEMORY, "no memory for the list of calls");
     const size_t length = strlen(text);
     if (l->used + length + 1 > l->room) LS_TRY(flush(l));

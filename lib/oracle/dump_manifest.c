@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "io/new_file.h"
 #include "lockstep/numerics/digest.h"
 #include "lockstep/partition/share.h"
+#include "model/config_tree.h"
 #include "oracle/dump_parts.h"
 #include "oracle/golden_manifest.h"
 #include "train/checkpoint_metadata.h"
@@ -43,11 +45,8 @@ static json_t *contract(void)
 
 static json_t *model(const ls_config *config)
 {
-    char *json = NULL;
     json_t *object = NULL;
-    if (ls_config_to_json(config, &json) == LS_OK) object = json_loads(json, 0, NULL);
-    free(json);
-    return object;
+    return ls_config_to_tree(config, &object) == LS_OK ? object : NULL;
 }
 
 static json_t *strategies(const ls_layout *layout)
@@ -204,7 +203,7 @@ static void append(page *p, const char *words)
 /* In one line. */
 static void append_json(page *p, const json_t *value)
 {
-    char *words = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    char *words = ls_json_write(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
     append(p, words);
     free(words);
 }

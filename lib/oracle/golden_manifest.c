@@ -53,7 +53,7 @@ exit:
     return status;
 }
 
-static ls_status load(json_t **ret_root, const char *path)
+ls_status ls_manifest_load(json_t **ret_root, const char *path)
 {
     ls_status status = LS_OK;
     json_t *root = NULL;
@@ -98,7 +98,7 @@ ls_status ls_manifest_digest(const json_t *root, char ret_digest[65])
     char *words = NULL;
     json_t *rest = json_copy((json_t *)(uintptr_t)root);
     if (rest) (void)json_object_del(rest, LS_MANIFEST_DIGEST); /* it may not be there */
-    if (rest) words = json_dumps(rest, flags);
+    if (rest) words = ls_json_write(rest, flags);
     if (!words) LS_FAIL(LS_ERR_MEMORY, "no memory for the digest of a manifest");
     LS_TRY(ls_digest_create(&digest));
     LS_TRY(ls_digest_add(digest, LS_U8, words, strlen(words)));
@@ -325,7 +325,7 @@ ls_status ls_manifest_read(ls_manifest *ret_manifest, const char *path)
     ls_status status = LS_OK;
     ls_manifest manifest;
     memset(&manifest, 0, sizeof manifest);
-    LS_TRY(load(&manifest.root, path));
+    LS_TRY(ls_manifest_load(&manifest.root, path));
     const ls_json_at at = {path, "", manifest.root};
     LS_TRY(read_identity(&manifest, &at));
     LS_TRY(check_digest(&at));

@@ -43,6 +43,10 @@ typedef struct ls_manifest {
 ls_status ls_manifest_read(ls_manifest *ret_manifest, const char *path) LS_MUST_USE;
 void ls_manifest_free(ls_manifest *manifest);
 
+/* Its tree, of which nothing is checked yet but that it is an object; json_decref frees it. Errors:
+ * as ls_manifest_read. */
+ls_status ls_manifest_load(json_t **ret_root, const char *path) LS_MUST_USE;
+
 /* The key of the digest over everything else that a manifest says, and that digest: the SHA-256 of
  * the object without this key as compact JSON in ASCII, keys sorted, reals with up to 17 digits.
  * Errors: LS_ERR_MEMORY. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error_record.h"
+#include "base/json_text.h"
 #include "lockstep/base/show.h"
 #include "oracle/golden_json.h"
 #include "oracle/golden_manifest.h"
@@ -17,7 +18,7 @@ static ls_status read_model(ls_config *config, const ls_json_at *at)
     const json_t *model;
     char *text = NULL, label[600];
     LS_TRY(ls_json_object(at, "model", &model));
-    text = json_dumps(model, JSON_COMPACT);
+    text = ls_json_write(model, JSON_COMPACT);
     if (!text) LS_FAIL(LS_ERR_MEMORY, "%s: no memory for its model", ls_show(at->file));
     snprintf(label, sizeof label, "%.500s: model", at->file);
     LS_TRY(ls_config_from_json(label, text, config));
@@ -173,15 +174,13 @@ exit:
     return status;
 }
 
-/* Runs of the library under a text that names the file in front. */
+/* Puts the file's name before the text of a failure. */
 static ls_status in_file(ls_status status, const char *file)
 {
     char prefix[600];
     if (status == LS_OK) return status;
-    const ls_error error = *ls_error_current();
     snprintf(prefix, sizeof prefix, "%s: ", ls_show(file));
-    ls_error_clear();
-    return ls_error_adopt(&error, prefix);
+    return ls_error_adopt(ls_error_current(), prefix);
 }
 
 ls_status ls_manifest_read_run(ls_manifest *manifest, const struct ls_json_at *at)

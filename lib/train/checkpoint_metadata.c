@@ -7,6 +7,7 @@
 #include "base/json_text.h"
 #include "lockstep/base/show.h"
 #include "lockstep/numerics/digest.h"
+#include "model/config_tree.h"
 #include "train/checkpoint_file.h"
 
 /* A network's layers, all but what they drop: kinds, what they read, strides, ... */
@@ -46,7 +47,7 @@ ls_status ls_checkpoint_same_model(const ls_tensor_set *file, const char *path,
     enum { LABEL_BYTES = 480 };
     ls_status status = LS_OK;
     const char *json = ls_tensor_set_metadata(file, "model");
-    char *own_text = NULL, label[LABEL_BYTES];
+    char label[LABEL_BYTES];
     json_t *theirs = NULL, *ours = NULL;
 
     if (!json) goto exit;
@@ -55,8 +56,7 @@ ls_status ls_checkpoint_same_model(const ls_tensor_set *file, const char *path,
     if (!json_is_object(theirs))
         LS_FAIL(LS_ERR_INPUT, "%s: __metadata__ has a model that is not a JSON object",
                 ls_show(path));
-    LS_TRY(ls_config_to_json(config, &own_text));
-    LS_TRY(ls_json_parse("the model", (ls_json_span){own_text, strlen(own_text)}, &ours));
+    LS_TRY(ls_config_to_tree(config, &ours));
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         json_t *their = json_object_get(theirs, keys[i]), *our = json_object_get(ours, keys[i]);
         if (!their || !our || json_equal(their, our)) continue;
@@ -67,7 +67,6 @@ ls_status ls_checkpoint_same_model(const ls_tensor_set *file, const char *path,
 exit:
     json_decref(theirs);
     json_decref(ours);
-    free(own_text);
     return status;
 }
 
