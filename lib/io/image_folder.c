@@ -3,12 +3,12 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/path.h"
 #include "base/read_file.h"
 #include "io/image_parts.h"
 #include "lockstep/base/show.h"
@@ -135,19 +135,6 @@ exit:
     return status;
 }
 
-/* "folder/name", for the caller to free. */
-static ls_status join(const char *folder, const char *name, char **ret_path)
-{
-    ls_status status = LS_OK;
-    const size_t size = strlen(folder) + strlen(name) + 2;
-    char *path = malloc(size);
-    if (!path) LS_FAIL(LS_ERR_MEMORY, "no memory for a file name");
-    snprintf(path, size, "%s/%s", folder, name);
-    *ret_path = path;
-exit:
-    return status;
-}
-
 static ls_status check_is(const char *path, bool folder, const char *why)
 {
     ls_status status = LS_OK;
@@ -262,8 +249,8 @@ static ls_status add_label(collection *c, const char *folder, int32_t label)
         LS_FAIL(LS_ERR_INPUT, "%s: no image in it; each label has at least one", ls_show(folder));
     for (size_t i = 0; i < files.count; i++) {
         free(path);
-        path = NULL;
-        LS_TRY(join(folder, files.name[i], &path));
+        path = ls_path_inside(folder, files.name[i]);
+        if (!path) LS_FAIL(LS_ERR_MEMORY, "no memory for a file name");
         LS_TRY(add_image(c, path, label));
     }
 exit:
@@ -287,8 +274,8 @@ ls_status ls_images_read(const char *folder, size_t channels, ls_images *ret_ima
                 ls_show(folder));
     for (size_t i = 0; i < labels.count; i++) {
         free(path);
-        path = NULL;
-        LS_TRY(join(folder, labels.name[i], &path));
+        path = ls_path_inside(folder, labels.name[i]);
+        if (!path) LS_FAIL(LS_ERR_MEMORY, "no memory for a file name");
         LS_TRY(add_label(&c, path, (int32_t)i));
     }
     c.images.classes = labels.count;

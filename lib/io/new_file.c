@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/path.h"
 #include "io/temporary_name.h"
 #include "io/unfinished.h"
 #include "lockstep/base/show.h"

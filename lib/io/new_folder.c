@@ -15,6 +15,7 @@
 #endif
 
 #include "base/error_record.h"
+#include "base/path.h"
 #include "io/temporary_name.h"
 #include "io/unfinished.h"
 #include "lockstep/base/show.h"

@@ -17,6 +17,8 @@
 #include <sys/sysctl.h>
 #endif
 
+#include "base/path.h"
+
 #define PREFIX ".lockstep-"
 
 /* ---- the place ---- */
@@ -61,12 +63,6 @@ void ls_temporary_name(char ret_name[LS_TEMPORARY_NAME], const char *ending)
     pthread_once(&place_once, find_place);
     snprintf(ret_name, LS_TEMPORARY_NAME, PREFIX "%016" PRIx64 "-%ld-%u%s", place, (long)getpid(),
              atomic_fetch_add(&counter, 1), ending);
-}
-
-size_t ls_folder_length(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
 /* ---- what was left ---- */

@@ -13,9 +13,6 @@ enum { LS_TEMPORARY_NAME = 64 };
  * started again and a container with process ids of its own have other ones. */
 void ls_temporary_name(char ret_name[LS_TEMPORARY_NAME], const char *ending);
 
-/* How much of a path is its folder, with the slash; 0 where it names none. */
-size_t ls_folder_length(const char *path);
-
 /* Removes what processes that are dead left beside `path`: only where PLACE is this process's, no
  * process has the id, and the file or folder belongs to this user. What cannot be removed stays.
  * Within a folder that has such a name itself, nothing is looked for. */

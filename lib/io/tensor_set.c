@@ -3,12 +3,12 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/json_text.h"
+#include "base/path.h"
 #include "lockstep/base/show.h"
 
 enum { INDEX_MOST_BYTES = 64 << 20, MOST_FILES = 4096 };
@@ -26,18 +26,6 @@ struct ls_tensor_set {
 };
 
 /* ---- files ---- */
-
-/* "folder/name", for the caller to free. `folder` is what stands before the last / of `path`. */
-static char *beside(const char *path, const char *name)
-{
-    const char *slash = strrchr(path, '/');
-    size_t folder = slash ? (size_t)(slash - path) + 1 : 0, rest = strlen(name) + 1;
-    char *joined = malloc(folder + rest);
-    if (!joined) return NULL;
-    memcpy(joined, path, folder);
-    memcpy(joined + folder, name, rest);
-    return joined;
-}
 
 /* Opens one more file, of which the set takes over the path. */
 static ls_status add_file(ls_tensor_set *set, char *path)
@@ -104,7 +92,7 @@ static ls_status take_entry(ls_tensor_set *set, const char *index, json_t *numbe
     if (!number) {
         if (f == MOST_FILES)
             LS_FAIL(LS_ERR_INPUT, "%s: names more than %d files", ls_show(index), MOST_FILES);
-        path = beside(index, name);
+        path = ls_path_beside(index, name);
         if (!path || json_object_set_new(numbers, name, json_integer((json_int_t)f)) != 0)
             LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(index));
         char *taken = path;
@@ -151,12 +139,6 @@ exit:
 
 /* ---- the public face ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static bool is_there(const char *path)
 {
     struct stat about;
@@ -190,23 +172,14 @@ exit:
     return status;
 }
 
-/* "folder/name", for the caller to free; NULL without memory. */
-static char *inside(const char *folder, const char *name)
-{
-    const size_t room = strlen(folder) + strlen(name) + 2;
-    char *path = malloc(room);
-    if (path) snprintf(path, room, "%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
-    return path;
-}
-
 /* The one file goes before an index, which must then agree with it. */
 static ls_status open_folder(ls_tensor_set **ret_set, const char *folder, size_t most_tensors)
 {
     ls_status status = LS_OK;
     ls_tensor_set *set = NULL, *indexed = NULL;
-    char *file = inside(folder, FOLDER_FILE), *index = inside(folder, FOLDER_INDEX);
-    char *pickle = inside(folder, "pytorch_model.bin");
-    char *pickles = inside(folder, "pytorch_model.bin.index.json");
+    char *file = ls_path_inside(folder, FOLDER_FILE), *index = ls_path_inside(folder, FOLDER_INDEX);
+    char *pickle = ls_path_inside(folder, "pytorch_model.bin");
+    char *pickles = ls_path_inside(folder, "pytorch_model.bin.index.json");
     if (!file || !index || !pickle || !pickles)
         LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(folder));
     if (!is_there(file) && !is_there(index)) {
@@ -240,7 +213,7 @@ static ls_status open_one(ls_tensor_set **ret_set, const char *path, size_t most
     char *taken = strdup(path);
     if (!set || !taken) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
     set->most_tensors = most_tensors;
-    if (ends_with(path, ".json")) {
+    if (ls_path_ends_with(path, ".json")) {
         LS_TRY(open_index(set, path));
     } else {
         char *own = taken;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/json_text.h"
+#include "base/path.h"
 #include "base/thread_mode.h"
 #include "base/utf8.h"
 #include "lockstep/base/show.h"
@@ -19,6 +20,8 @@
 
 /* A configuration is a page of text; more is some other file. */
 enum { MOST_BYTES = 1 << 20 };
+
+#define CONFIG_NAME "config.json" /* of Hugging Face */
 
 /* Stores one value of the right type; what lies outside its range is found later, by the check. */
 static ls_status read_field(ls_config *config, const ls_field *field, const json_t *value,
@@ -229,24 +232,11 @@ static bool is_folder(const char *path)
     return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
 }
 
-/* "folder/config.json", for the caller to free; NULL without memory. The folder: the first `length`
- * bytes of `path`; none for the current one. */
-static char *config_in(const char *path, size_t length)
-{
-    static const char name[] = "config.json";
-    char *file = malloc(length + sizeof name + 1);
-    if (!file) return NULL;
-    memcpy(file, path, length);
-    if (length > 0 && path[length - 1] != '/') file[length++] = '/';
-    memcpy(file + length, name, sizeof name);
-    return file;
-}
-
 static ls_status read_folder(const char *folder, ls_config *ret_config)
 {
     ls_status status = LS_OK;
     struct stat about;
-    char *file = config_in(folder, strlen(folder));
+    char *file = ls_path_inside(folder, CONFIG_NAME);
     if (!file) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(folder));
     if (stat(file, &about) != 0)
         LS_FAIL(LS_ERR_INPUT, "--model %s: a folder without config.json", ls_show(folder));
@@ -260,11 +250,8 @@ ls_status ls_config_beside(const char *checkpoint, char **ret_file)
 {
     ls_status status = LS_OK;
     static const char otherwise[] = "; say with --model which model it is, whatever this file says";
-    const char *slash = strrchr(checkpoint, '/');
-    size_t length = is_folder(checkpoint) ? strlen(checkpoint)
-                    : slash               ? (size_t)(slash - checkpoint) + 1
-                                          : 0;
-    char *file = config_in(checkpoint, length);
+    char *file = is_folder(checkpoint) ? ls_path_inside(checkpoint, CONFIG_NAME)
+                                       : ls_path_beside(checkpoint, CONFIG_NAME);
     struct stat about;
     json_t *root = NULL;
     *ret_file = NULL;

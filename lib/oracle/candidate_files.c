@@ -10,18 +10,13 @@
 #include <sys/stat.h>
 
 #include "base/error_record.h"
+#include "base/path.h"
 #include "lockstep/base/show.h"
 #include "lockstep/parallel/sharding.h"
 #include "oracle/golden_files.h"
 
 /* A system maps some ten thousand files at once. */
 enum { MOST_FILES = 1 << 14, MOST_RANKS = 1 << 20 };
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 bool ls_candidate_passed_over(const char *name)
 {
@@ -84,8 +79,8 @@ static ls_status list(ls_candidate_files *files, const char *folder, bool ranks_
     for (struct dirent *entry = readdir(directory); entry; entry = readdir(directory)) {
         const char *name = entry->d_name;
         if (name[0] == '.') continue;
-        *ret_other += ends_with(name, ".npy") || ends_with(name, ".npz");
-        if (!ends_with(name, ".safetensors") || ls_candidate_passed_over(name)) continue;
+        *ret_other += ls_path_ends_with(name, ".npy") || ls_path_ends_with(name, ".npz");
+        if (!ls_path_ends_with(name, ".safetensors") || ls_candidate_passed_over(name)) continue;
         if (ranks_alone && rank_of_name(name) < 0) continue;
         LS_TRY(add(files, folder, name));
     }
@@ -302,7 +297,7 @@ ls_status ls_candidate_files_open(ls_candidate_files *files, const ls_golden *go
     if (S_ISDIR(about.st_mode)) {
         LS_TRY(find_in_folder(files, golden, path));
     } else {
-        if (ends_with(path, ".npy") || ends_with(path, ".npz"))
+        if (ls_path_ends_with(path, ".npy") || ls_path_ends_with(path, ".npz"))
             LS_FAIL(LS_ERR_INPUT,
                     "%s: an array of NumPy has no name of a tensor; a candidate is a safetensors "
                     "file or a directory of them",

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/json_text.h"
+#include "base/path.h"
 #include "lockstep/base/show.h"
 #include "lockstep/numerics/digest.h"
 #include "oracle/golden_json.h"
@@ -26,11 +27,8 @@ bool ls_manifest_plain_name(const char *name)
 ls_status ls_manifest_path(char **ret_path, const char *folder, const char *name)
 {
     ls_status status = LS_OK;
-    const size_t length = strlen(folder), room = length + strlen(name) + 2;
-    char *path = malloc(room);
+    char *path = ls_path_inside(folder, name);
     if (!path) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(folder));
-    snprintf(path, room, "%s%s%s", folder, length > 0 && folder[length - 1] == '/' ? "" : "/",
-             name);
     *ret_path = path;
 exit:
     return status;
