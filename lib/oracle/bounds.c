@@ -239,21 +239,6 @@ exit:
 
 /* ---- bounds ---- */
 
-static double largest(const double *values, size_t n)
-{
-    double most = 0;
-    for (size_t i = 0; i < n; i++)
-        if (fabs(values[i]) > most) most = fabs(values[i]);
-    return most;
-}
-
-static double root_mean_square(const double *values, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += values[i] * values[i];
-    return n > 0 ? sqrt(sum / (double)n) : 0;
-}
-
 /* To two digits, upwards: it is an estimate, and reads as one. */
 static double two_digits(double bound)
 {
@@ -272,7 +257,7 @@ static ls_status set_rows(ls_truth *truth, size_t i, const ls_moved *moved, allo
     for (size_t g = 0; g < moved->groups; g++) {
         const size_t first = g * moved->run, left = moved->elements - first;
         const double value =
-            root_mean_square(truth->values[i] + first, left < moved->run ? left : moved->run);
+            ls_root_mean_square(truth->values[i] + first, left < moved->run ? left : moved->run);
         rows[g] =
             a.row_spread * sqrt(moved->squares[g]) + a.row_share * all + a.roundings * unit * value;
     }
@@ -292,10 +277,10 @@ static ls_status set_bounds(ls_truth *truth, const ls_moved *moved, ls_dtype dty
         if (!values) continue;
         const size_t n = moved[i].elements;
         truth->bounds[i] =
-            two_digits(a.margin * moved[i].most + a.roundings * unit * largest(values, n));
+            two_digits(a.margin * moved[i].most + a.roundings * unit * ls_largest(values, n));
         if (ls_graph_zero_on_paper(truth->graph, (int)(i % nodes))) continue; /* has no size */
         truth->spreads[i] = two_digits(a.spread * sqrt(moved[i].squares[moved[i].groups]) +
-                                       a.roundings * unit * root_mean_square(values, n));
+                                       a.roundings * unit * ls_root_mean_square(values, n));
         LS_TRY(set_rows(truth, i, &moved[i], a, unit));
     }
 exit:

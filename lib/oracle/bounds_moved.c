@@ -15,6 +15,21 @@ size_t ls_bounds_run(const ls_graph *graph, int node)
     return row * ((LEAST_TOGETHER + row - 1) / row);
 }
 
+double ls_largest(const double *values, size_t count)
+{
+    double most = 0;
+    for (size_t i = 0; i < count; i++)
+        if (fabs(values[i]) > most) most = fabs(values[i]);
+    return most;
+}
+
+double ls_root_mean_square(const double *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += values[i] * values[i];
+    return count > 0 ? sqrt(sum / (double)count) : 0;
+}
+
 ls_status ls_moved_create(ls_moved **ret_moved, const ls_graph *graph, size_t steps)
 {
     ls_status status = LS_OK;

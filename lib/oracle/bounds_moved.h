@@ -18,6 +18,10 @@ typedef struct ls_moved {
  * elements, so that one number does not decide; all, where a tensor is smaller. */
 size_t ls_bounds_run(const ls_graph *graph, int node);
 
+/* The largest magnitude, and the root mean square; of nothing 0. */
+double ls_largest(const double *values, size_t count);
+double ls_root_mean_square(const double *values, size_t count);
+
 /* One for every node of every step, `steps` of them. Errors: LS_ERR_MEMORY. */
 ls_status ls_moved_create(ls_moved **ret_moved, const ls_graph *graph, size_t steps) LS_MUST_USE;
 void ls_moved_destroy(ls_moved **moved, size_t count);

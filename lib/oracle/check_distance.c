@@ -11,13 +11,6 @@ void ls_check_count_outside(ls_check_outside *of, size_t i)
     of->count++;
 }
 
-double ls_check_mean(const double *values, size_t count)
-{
-    double sum = 0;
-    for (size_t i = 0; i < count; i++) sum += values[i] * values[i];
-    return count > 0 ? sqrt(sum / (double)count) : 0;
-}
-
 /* At least one is as far off as the root mean square. */
 static void count_those(ls_check_outside *of, const double *far, size_t first, size_t count,
                         double allowed)
@@ -29,14 +22,15 @@ static void count_those(ls_check_outside *of, const double *far, size_t first, s
 void ls_check_spread(ls_check_outside *of, const double *far, size_t count, double whole,
                      size_t run, const double *rows)
 {
-    if (!(ls_check_mean(far, count) <= whole)) {
+    if (!(ls_root_mean_square(far, count) <= whole)) {
         count_those(of, far, 0, count, whole);
         return;
     }
     for (size_t first = 0; rows && first < count; first += run) {
         const size_t n = count - first < run ? count - first : run;
         const double allowed = rows[first / run];
-        if (!(ls_check_mean(far + first, n) <= allowed)) count_those(of, far, first, n, allowed);
+        if (!(ls_root_mean_square(far + first, n) <= allowed))
+            count_those(of, far, first, n, allowed);
     }
 }
 
@@ -57,9 +51,9 @@ ls_status ls_check_deviations(ls_check_outside *of, const double *far, const dou
     if (!rows) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a bound per row");
     for (size_t g = 0; g < groups; g++) {
         const size_t first = g * run, n = count - first < run ? count - first : run;
-        rows[g] = factor(of_rows, n) * ls_check_mean(deviation + first, n);
+        rows[g] = factor(of_rows, n) * ls_root_mean_square(deviation + first, n);
     }
-    *ret_whole = count > 0 ? factor(of_all, count) * ls_check_mean(deviation, count) : 0;
+    *ret_whole = count > 0 ? factor(of_all, count) * ls_root_mean_square(deviation, count) : 0;
     ls_check_spread(of, far, count, *ret_whole, run, rows);
 exit:
     free(rows);

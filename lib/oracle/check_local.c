@@ -35,7 +35,7 @@ static bool tells(const double *right, size_t count, const double *bound, bool e
         if (!(right[i] == 0)) any = true; /* NaN too */
         if (part * fabs(right[i]) > bound[each ? i : 0]) return true;
     }
-    return !any || part * ls_check_mean(right, count) > spread;
+    return !any || part * ls_root_mean_square(right, count) > spread;
 }
 
 /* ---- against the golden values and the truth ---- */
@@ -49,10 +49,8 @@ typedef struct tensors {
 /* What whole runs may change, as a share. */
 static double size_of(const double *right, size_t count, const ls_check_run_bound *of)
 {
-    double most = 0;
-    for (size_t i = 0; i < count; i++)
-        if (fabs(right[i]) > most) most = fabs(right[i]);
-    const double size = fmin(of->most / most, of->spread / ls_check_mean(right, count));
+    const double size =
+        fmin(of->most / ls_largest(right, count), of->spread / ls_root_mean_square(right, count));
     return isnan(size) ? 0 : size;
 }
 
@@ -90,7 +88,7 @@ static ls_check_outside measure_run(const struct ls_check *check, ls_check_place
     ls_check_outside run = {0, 0};
     judged->bound = of.most;
     for (size_t i = 0; i < count; i++) measure_element(place, t, i, right[i], of.most, &run);
-    judged->error_rms = ls_check_mean(t->far, count);
+    judged->error_rms = ls_root_mean_square(t->far, count);
     judged->bound_rms = of.spread;
     judged->size = size_of(right, count, &of);
     judged->zero_on_paper = ls_graph_zero_on_paper(check->graph, judged->golden->node);
@@ -98,7 +96,7 @@ static ls_check_outside measure_run(const struct ls_check *check, ls_check_place
                       !tells(right, count, &of.most, false, of.spread, 3 * unit_of(judged->format));
     if (run.count == 0 && !judged->misplaced)
         ls_check_spread(&run, t->far, count,
-                        of.spread + unit_of(judged->format) * ls_check_mean(right, count),
+                        of.spread + unit_of(judged->format) * ls_root_mean_square(right, count),
                         ls_bounds_run(check->graph, judged->golden->node), of.rows);
     judged->within = !judged->misplaced && run.count == 0 && !judged->useless && isfinite(of.most);
     return run;

@@ -165,9 +165,6 @@ typedef struct ls_check_outside {
 } ls_check_outside;
 void ls_check_count_outside(ls_check_outside *of, size_t i);
 
-/* Root mean square. */
-double ls_check_mean(const double *values, size_t count);
-
 /* Of distances `far`: when their root mean square over all elements is above `whole`, or over run g
  * of `run` elements above rows[g] (NULL: any), the elements of which none may be so far off on
  * average are counted. */

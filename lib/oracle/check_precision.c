@@ -49,14 +49,6 @@ static ls_status look_at(void *context, size_t i)
     return LS_OK;
 }
 
-static double largest(const ls_golden_tensor *golden, const double *values)
-{
-    double most = 0;
-    for (size_t i = 0; i < golden->count; i++)
-        if (fabs(values[i]) > most) most = fabs(values[i]);
-    return most;
-}
-
 static int bits_of(ls_dtype format)
 {
     return format == LS_BF16 ? 8 : 11;
@@ -83,7 +75,7 @@ static ls_status tells(const struct ls_check *check, const ls_check_place *place
     const ls_check_formats theirs = ls_check_look_at(golden->dtype, golden->values, golden->count);
     if (format == LS_BF16 ? theirs.bf16 : theirs.f16) goto exit;
     LS_TRY(ls_check_widen(&values, golden->dtype, golden->values, golden->count));
-    *ret_tells = !(isfinite(golden->bound) && largest(golden, values) <= golden->bound);
+    *ret_tells = !(isfinite(golden->bound) && ls_largest(values, golden->count) <= golden->bound);
 exit:
     free(values);
     return status;
