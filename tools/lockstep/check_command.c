@@ -59,9 +59,7 @@ static ls_status read_check_settings(check_settings *s, const command_spec *comm
     ls_words rest = {names, 2, words, command->usage};
     make_options(s, options);
     if (asks_for_help(argc, argv)) {
-        print_help_head(command);
-        ls_options_help(stdout, options, OPTIONS);
-        print_help_end(command);
+        print_command_help(command, NULL, options, OPTIONS);
         s->help = true;
         return LS_OK;
     }

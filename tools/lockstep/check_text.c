@@ -74,6 +74,7 @@ static void print_assumed(FILE *out, const checked *c)
     const ls_golden_tensor *source = NULL;
     size_t count = 0;
     ls_dtype format = LS_F32;
+    char number[LS_NUMBER_TEXT];
     for (size_t i = 0; i < c->judgement->count; i++) {
         const ls_judged *judged = &c->judgement->tensors[i];
         if (!judged->assumed || !judged->source || judged->verdict == LS_EQUAL) continue;
@@ -81,11 +82,10 @@ static void print_assumed(FILE *out, const checked *c)
         count++;
     }
     if (source)
-        fprintf(
-            out,
-            "assumed    %zu tensor%s computed in a coarser format than written, from %s on, whose "
-            "numbers are all of %s; --computed overrules\n",
-            count, count == 1 ? "" : "s", source->name, format_names[format]);
+        fprintf(out,
+                "assumed    %s computed in a coarser format than written, from %s on, whose "
+                "numbers are all of %s; --computed overrules\n",
+                ls_count_text(count, "tensor", number), source->name, format_names[format]);
 }
 
 static void print_head(FILE *out, const checked *c)

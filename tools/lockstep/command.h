@@ -56,5 +56,8 @@ bool asks_for_help(int argc, const char *const *argv);
 /* Before a command's options, and after them. */
 void print_help_head(const command_spec *command);
 void print_help_end(const command_spec *command);
+/* Both, with the options between them. intro: text before the options, NULL for none. */
+void print_command_help(const command_spec *command, const char *intro, const ls_option *options,
+                        size_t n_options);
 
 #endif

@@ -132,3 +132,12 @@ void print_help_end(const command_spec *command)
         printf("  %.*s\n", (int)strcspn(line, "\n"), line);
     printf("\nChapters of apps/ that teach it: %s.\n", command->chapters);
 }
+
+void print_command_help(const command_spec *command, const char *intro, const ls_option *options,
+                        size_t n_options)
+{
+    print_help_head(command);
+    if (intro != NULL) fputs(intro, stdout);
+    ls_options_help(stdout, options, n_options);
+    print_help_end(command);
+}

@@ -7,6 +7,9 @@
 #include "report/report.h"
 #include "settings.h"
 
+/* What the model is: a line. */
+void print_model(FILE *file, const ls_config *config, uint64_t parameters);
+
 /* Whose weights a run begins with, and which model was taken for them; nothing without --load. */
 void print_weights(FILE *file, const settings *s);
 

@@ -9,23 +9,21 @@
 #include "report/rank_groups.h"
 #include "report/text_table.h"
 
-/* What the model is, and on what it is trained. */
-static void print_model(FILE *file, const settings *s, const ls_report *report)
+void print_model(FILE *file, const ls_config *c, uint64_t parameters)
 {
-    const ls_config *c = &s->run.config;
     char number[LS_NUMBER_TEXT], layers[LS_NUMBER_TEXT], heads[LS_NUMBER_TEXT];
     char tokens[LS_NUMBER_TEXT];
-    const char *parameters = ls_number_text(ls_param_table_elements(report->table), number);
+    ls_number_text(parameters, number);
     if (c->kind == LS_MODEL_NET)
         fprintf(file, "model   %s: %s, images of %zu x %zu x %zu, %zu classes, %s parameters\n",
                 ls_show(c->name), ls_count_text(c->net.count, "layer", layers), c->net.channels,
-                c->net.height, c->net.width, c->net.classes, parameters);
+                c->net.height, c->net.width, c->net.classes, number);
     else
         fprintf(file,
                 "model   %s: %s, width %zu, %s, feed-forward %zu, %s a sequence, %s parameters\n",
                 ls_show(c->name), ls_count_text(c->layers, "layer", layers), c->d_model,
                 ls_count_text(c->heads, "head", heads), c->d_ff,
-                ls_count_text(c->seq, "token", tokens), parameters);
+                ls_count_text(c->seq, "token", tokens), number);
 }
 
 void print_weights(FILE *file, const settings *s)
@@ -69,7 +67,7 @@ void print_strategies(FILE *file, const ls_layout *layout, const ls_config *conf
 void print_run(FILE *file, const settings *s, const ls_report *report, const ls_layout *layout)
 {
     char text[LS_LAYOUT_NAME];
-    print_model(file, s, report);
+    print_model(file, &s->run.config, ls_param_table_elements(report->table));
     print_weights(file, s);
     if (s->run.serial) {
         fputs("layout  serial\n", file);
@@ -166,8 +164,7 @@ void print_compared(FILE *file, const ls_report *report, const ls_report_run *ru
             run->undefined ? "UNDEFINED"
             : run->equal   ? "bit-exact"
                            : "DIFFERENT",
-            run->result.digest,
-            ls_duration_text(run->result.ns, number));
+            run->result.digest, ls_duration_text(run->result.ns, number));
     if (!run->equal && !run->undefined) {
         char text[LS_DEPARTURE_TEXT];
         ls_departure_describe(&run->departure, report->common.dtype, text, sizeof text);

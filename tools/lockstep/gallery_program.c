@@ -7,6 +7,7 @@
 #include "interrupt.h"
 #include "oracle/gallery.h"
 #include "report/progress.h"
+#include "report/text_table.h"
 
 enum { OPTIONS = 8 };
 
@@ -54,12 +55,11 @@ static ls_status read_settings(gallery_settings *s, const command_spec *command,
     ls_option options[OPTIONS];
     make_options(s, options);
     if (asks_for_help(argc, argv)) {
-        print_help_head(command);
-        fputs("Small models are trained in several layouts with one mistake at a time and\n"
-              "judged against the right run, as `lockstep check` judges any candidate.\n\n",
-              stdout);
-        ls_options_help(stdout, options, OPTIONS);
-        print_help_end(command);
+        print_command_help(
+            command,
+            "Small models are trained in several layouts with one mistake at a time and\n"
+            "judged against the right run, as `lockstep check` judges any candidate.\n\n",
+            options, OPTIONS);
         s->help = true;
         return LS_OK;
     }
@@ -119,14 +119,15 @@ static void print_row(const showing *show, const ls_gallery_row *row)
 static void print_summary(const showing *show, const ls_gallery_summary *sum)
 {
     FILE *out = show->out;
+    char faults[LS_NUMBER_TEXT], layouts[LS_NUMBER_TEXT], alarms[LS_NUMBER_TEXT];
     fprintf(out, "\nOf %zu runs with a fault np.allclose would have passed\n", show->faulty);
     for (int t = 0; t < LS_GALLERY_TOLERANCES; t++)
         fprintf(out, "  at %g: %zu by their losses, %zu by their gradients\n",
                 ls_gallery_tolerances[t], show->losses_passed[t], show->gradients_passed[t]);
-    fprintf(out,
-            "gallery: %zu fault%s in %zu layout%s, %zu found, %zu named right, %zu false alarm%s\n",
-            sum->faults, sum->faults == 1 ? "" : "s", sum->layouts, sum->layouts == 1 ? "" : "s",
-            sum->found, sum->named, sum->alarms, sum->alarms == 1 ? "" : "s");
+    fprintf(out, "gallery: %s in %s, %zu found, %zu named right, %s\n",
+            ls_count_text(sum->faults, "fault", faults),
+            ls_count_text(sum->layouts, "layout", layouts), sum->found, sum->named,
+            ls_count_text(sum->alarms, "false alarm", alarms));
 }
 
 /* ---- for programs ---- */

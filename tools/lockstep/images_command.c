@@ -37,9 +37,7 @@ ls_status images_command(const command_spec *command, int argc, const char *cons
     ls_words place = {names, 1, &w.directory, command->usage};
     make_table(&w, options);
     if (asks_for_help(argc, argv)) {
-        print_help_head(command);
-        ls_options_help(stdout, options, IMAGES_OPTIONS);
-        print_help_end(command);
+        print_command_help(command, NULL, options, IMAGES_OPTIONS);
         goto exit;
     }
     LS_TRY(ls_options_parse(options, IMAGES_OPTIONS, argc, argv, &place));

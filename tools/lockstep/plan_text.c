@@ -21,20 +21,9 @@ static void print_head(FILE *file, const planned *p)
 {
     const ls_plan *plan = p->plan;
     const ls_config *c = &plan->config;
-    char number[LS_NUMBER_TEXT], layers[LS_NUMBER_TEXT], heads[LS_NUMBER_TEXT];
-    char tokens[LS_NUMBER_TEXT], text[256];
+    char number[LS_NUMBER_TEXT], text[256];
     const bool net = c->kind == LS_MODEL_NET;
-    if (net)
-        fprintf(file, "model   %s: %s, images of %zu x %zu x %zu, %zu classes, %s parameters\n",
-                ls_show(c->name), ls_count_text(c->net.count, "layer", layers), c->net.channels,
-                c->net.height, c->net.width, c->net.classes,
-                ls_number_text(plan->parameters, number));
-    else
-        fprintf(file,
-                "model   %s: %s, width %zu, %s, feed-forward %zu, %s a sequence, %s parameters\n",
-                ls_show(c->name), ls_count_text(c->layers, "layer", layers), c->d_model,
-                ls_count_text(c->heads, "head", heads), c->d_ff,
-                ls_count_text(c->seq, "token", tokens), ls_number_text(plan->parameters, number));
+    print_model(file, c, plan->parameters);
     ls_report_layout_name(c->kind, &plan->layout, text, sizeof text);
     fprintf(file, "layout  %s: %s\n", text, ls_count_text((uint64_t)plan->ranks, "rank", number));
     print_strategies(file, &plan->layout, c);

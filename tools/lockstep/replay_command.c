@@ -46,9 +46,7 @@ static ls_status read_settings(replay_settings *s, const command_spec *command, 
     ls_words rest = {names, 1, words, command->usage};
     make_options(s, options);
     if (asks_for_help(argc, argv)) {
-        print_help_head(command);
-        ls_options_help(stdout, options, OPTIONS);
-        print_help_end(command);
+        print_command_help(command, NULL, options, OPTIONS);
         s->help = true;
         return LS_OK;
     }
@@ -104,12 +102,12 @@ static const char *time_text(double ns, char buffer[LS_NUMBER_TEXT])
 static void print_summary(FILE *out, const outcome *o)
 {
     const ls_trace_facts *facts = &o->file->facts;
-    int ranks = o->replay->ranks;
+    const int ranks = o->replay->ranks;
     char one[LS_NUMBER_TEXT], two[LS_NUMBER_TEXT];
     double makespan = (double)o->replay->makespan_ns, steps = (double)facts->steps;
-    fprintf(out, "trace     %s: %s, %s; %d rank%s, %llu step%s\n", ls_show(o->settings->trace),
-            facts->model, facts->layout, ranks, ranks == 1 ? "" : "s",
-            (unsigned long long)facts->steps, facts->steps == 1 ? "" : "s");
+    fprintf(out, "trace     %s: %s, %s; %s, %s\n", ls_show(o->settings->trace), facts->model,
+            facts->layout, ls_count_text((uint64_t)ranks, "rank", one),
+            ls_count_text(facts->steps, "step", two));
     fprintf(out, "link      %s\n", o->settings->link_text);
     fprintf(out, "makespan  %s", time_text(makespan, one));
     if (steps > 0) fprintf(out, ", %s a step", time_text(makespan / steps, two));

@@ -47,7 +47,7 @@ static ls_status on_begin(void *context, const ls_run *run, const ls_param_table
     verification *v = context;
     const settings *s = v->settings;
     size_t runs = (s->both_engines ? 2 : 1) * v->sweep.count;
-    char number[LS_NUMBER_TEXT], steps[LS_NUMBER_TEXT];
+    char number[LS_NUMBER_TEXT], steps[LS_NUMBER_TEXT], ranks[LS_NUMBER_TEXT];
     (void)table;
     v->ranks = run->serial ? 1 : ls_layout_ranks(&run->layout);
     if (v->begun) return LS_OK;
@@ -56,8 +56,9 @@ static ls_status on_begin(void *context, const ls_run *run, const ls_param_table
     settings_warn(s);
     print_run(v->out, s, v->report, v->sweep.count == 1 ? &v->sweep.layouts[0] : NULL);
     if (s->sweep > 0)
-        fprintf(v->out, "sweep   %s of at most %d rank%s%s\n",
-                ls_count_text(v->sweep.count, "layout", number), s->sweep, s->sweep == 1 ? "" : "s",
+        fprintf(v->out, "sweep   %s of at most %s%s\n",
+                ls_count_text(v->sweep.count, "layout", number),
+                ls_count_text((uint64_t)s->sweep, "rank", ranks),
                 s->both_engines ? ", with both engines" : "");
     fprintf(v->out, "compare %s, %s: every loss, gradient and parameter\n\n",
             ls_count_text(runs, "layout", number),
