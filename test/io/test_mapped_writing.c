@@ -6,26 +6,8 @@
 #include <sys/resource.h>
 
 #include "io/new_file.h"
-#include "io/scratch.h"
+#include "io/fresh_folder.h"
 #include "lockstep/io/safetensors.h"
-
-/* A fresh folder of this name. */
-static const char *folder(const char *name)
-{
-    static char path[1024];
-    snprintf(path, sizeof path, "%s", scratch_path(name));
-    ck_assert_int_eq(mkdir(path, 0755), 0);
-    return path;
-}
-
-static const char *inside(const char *folder_name, const char *name)
-{
-    static char paths[4][1100];
-    static int turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder_name, name);
-    return path;
-}
 
 /* ---- tensors ---- */
 

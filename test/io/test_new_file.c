@@ -3,32 +3,12 @@
 #include <stdint.h>
 #include <sys/resource.h>
 
+#include "io/fresh_folder.h"
 #include "io/new_file.h"
-#include "io/unfinished.h"
-#include "io/scratch.h"
 #include "io/temporary_name.h"
+#include "io/unfinished.h"
 #include "lockstep/io/npy.h"
 #include "lockstep/io/safetensors.h"
-
-/* A fresh folder of this name; a test has at most four. */
-static const char *folder(const char *name)
-{
-    static char paths[4][1024];
-    static int turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof paths[0], "%s", scratch_path(name));
-    ck_assert_int_eq(mkdir(path, 0755), 0);
-    return path;
-}
-
-static const char *inside(const char *folder_name, const char *name)
-{
-    static char paths[4][1024];
-    static int turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder_name, name);
-    return path;
-}
 
 static void assert_holds(const char *path, const char *text)
 {

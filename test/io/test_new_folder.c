@@ -13,7 +13,7 @@
 
 #include "io/new_file.h"
 #include "io/new_folder.h"
-#include "io/scratch.h"
+#include "io/fresh_folder.h"
 #include "io/temporary_name.h"
 
 /* ---- the system's calls, seen and refused ---- */
@@ -46,24 +46,6 @@ long syscall(long number, ...)
     return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 #endif
-
-/* A fresh folder of this name. */
-static const char *folder(const char *name)
-{
-    static char path[1024];
-    snprintf(path, sizeof path, "%s", scratch_path(name));
-    ck_assert_int_eq(mkdir(path, 0755), 0);
-    return path;
-}
-
-static const char *inside(const char *folder_name, const char *name)
-{
-    static char paths[4][1100];
-    static int turn;
-    char *path = paths[turn++ % 4];
-    snprintf(path, sizeof paths[0], "%s/%s", folder_name, name);
-    return path;
-}
 
 /* ---- folders ---- */
 
