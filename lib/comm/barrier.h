@@ -18,7 +18,7 @@ typedef enum ls_meeting {
  *
  * Errors: LS_ERR_RANK (time-out, or somebody cannot come any more), LS_ERR_ABORTED,
  * LS_ERR_INTERRUPTED; the world is then aborted, no member passes this barrier (unless all had
- * arrived at it) or a later one, and nobody reads the caller's post or buffers any more. */
+ * arrived at it) or a later one, and no member reads the caller's post or buffers. */
 ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_meeting meeting) LS_MUST_USE;
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "comm/world_state.h"
 
-/* Compares the calls that stand in the team's posts. Sets team->mismatch and, if so, team->verdict:
+/* Compares the calls in the team's posts. Sets team->mismatch and, if so, team->verdict:
  * one line that says who called what. Run by the last member to arrive. */
 void ls_entry_check(ls_team *team);
 

@@ -28,7 +28,7 @@ static size_t elements_of(const ls_piece *piece)
     return ls_size_product(n[0], n[1], n[2], n[3]);
 }
 
-/* Elements from the piece's first to behind its last. */
+/* Elements from the piece's first to its last, both included. */
 static size_t span_of(const ls_piece *piece)
 {
     size_t span = 1;

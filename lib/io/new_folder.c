@@ -107,7 +107,7 @@ exit:
     return status;
 }
 
-/* A name beside the place that no file has. */
+/* A free name in the folder of the place. */
 static ls_status temporary_name(const ls_new_folder *folder, char **ret_name)
 {
     ls_status status = LS_OK;

@@ -25,9 +25,9 @@ ls_status ls_new_folder_file(ls_new_folder *folder, const char *name,
 /* Makes a folder in the folder. Errors: LS_ERR_IO, LS_ERR_MEMORY. */
 ls_status ls_new_folder_inner(ls_new_folder *folder, const char *name) LS_MUST_USE;
 
-/* Makes sure that every file of the folder is on the disk and gives the folder its name; what stood
- * there before, a folder of files and of folders of files, is removed: whether it may be is the
- * caller's to find out. On LS_ERR_IO it stands as before. */
+/* Makes sure that every file of the folder is on the disk and gives the folder its name; an older
+ * folder of that name, of files and of folders of files, is removed: the caller has made sure that
+ * it may be. On LS_ERR_IO it is unchanged. */
 ls_status ls_new_folder_commit(ls_new_folder *folder) LS_MUST_USE;
 
 /* Removes what was not committed; this thread's error text then names the place in place of the

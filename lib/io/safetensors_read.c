@@ -241,7 +241,7 @@ exit:
     return status;
 }
 
-/* The header is read member by member, so that it takes no memory but for what is kept. */
+/* The header is read member by member, so that it takes memory only for what is kept. */
 static ls_status read_tensors(ls_safetensors *file)
 {
     ls_status status = LS_OK;

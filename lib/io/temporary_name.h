@@ -13,7 +13,7 @@ enum { LS_TEMPORARY_NAME = 64 };
  * started again and a container with process ids of its own have other ones. */
 void ls_temporary_name(char ret_name[LS_TEMPORARY_NAME], const char *ending);
 
-/* Removes what processes that are dead left beside `path`: only where PLACE is this process's, no
+/* Removes what dead processes left in the folder of `path`: only where PLACE is this process's, no
  * process has the id, and the file or folder belongs to this user. What cannot be removed stays.
  * Within a folder that has such a name itself, nothing is looked for. */
 void ls_remove_left_over(const char *path);

@@ -18,7 +18,7 @@ bool ls_names_hold(sigset_t *ret_mask) LS_MUST_USE;
 void ls_names_release(const sigset_t *mask);
 
 /* Lists a file, or a folder with nothing else in it than what is listed. The text lives until it is
- * taken off. -1 where the list is full: then it stays when the process is ended by a signal. */
+ * taken off. -1 where the list is full: then it stays when a signal ends the process. */
 int ls_unfinished_list(char *path);
 
 /* Whether the path is still the caller's to free, and not with a handler. */

@@ -314,7 +314,7 @@ static bool knows_key(const kind *k, const char *name)
     return known;
 }
 
-/* A key that says something which nobody here has read could change what is computed. */
+/* An unknown key could change what is computed. */
 static ls_status check_keys(const json_t *object, const char *file, const kind *k)
 {
     ls_status status = LS_OK;

@@ -1,8 +1,8 @@
 /* foreign_keys.c - what else a config.json of Hugging Face says: keys that change nothing that is
  * computed here, and model types that are not.
  *
- * A key that is in no list is refused: it could change what is computed. So a key is added here
- * after somebody has read what it does. */
+ * A key that is in no list is refused: it could change what is computed. Add a key here only after
+ * reading in Hugging Face's source what it does. */
 #include <string.h>
 
 #include "model/foreign_config.h"
@@ -12,7 +12,7 @@ static const char *const harmless[] = {
     /* the file and the library */
     "architectures", "auto_map", "dtype", "model_type", "torch_dtype", "torchscript",
     "transformers_version", "use_bfloat16", "attn_implementation", "tf_legacy_loss",
-    /* what is returned, kept or computed in pieces */
+    /* which results are returned or cached; computing in pieces */
     "chunk_size_feed_forward", "gradient_checkpointing", "output_attentions",
     "output_hidden_states", "output_past", "output_scores", "return_dict",
     "return_dict_in_generate", "use_cache", "use_return_dict",

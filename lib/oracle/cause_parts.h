@@ -19,7 +19,7 @@ typedef struct ls_search {
     char whose[64];            /* "rank 3: " in that case */
     double work;               /* multiplications that may still be spent */
     size_t fitted;  /* numbers that were fitted to the candidate for what is proposed next: so many
-                       elements confirm nothing. Who sets it sets it back to 0. */
+                       elements confirm nothing. Set back to 0 after that. */
     bool only_hint; /* before the node, only the case's hint is tried */
     bool cut_short; /* some hypotheses were left out for that */
     double *trial, *trial_bound;

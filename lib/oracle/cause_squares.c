@@ -36,7 +36,7 @@ static void add_files(ls_squares *squares, const ls_search *search, size_t place
     const size_t columns = graph->table->params[place].dims[1]; /* 1 of a vector */
     for (size_t b = 0; given && b < given->n_blocks; b++) {
         const ls_candidate_block *block = &given->blocks[b];
-        /* A convolution's weight is cut by its rows alone. */
+        /* A convolution's weight is cut only by its rows. */
         const bool matrix = graph->nodes[node].n_dims == 2;
         if (block->rank < 0 || block->rank >= LS_NORM_RANKS) continue;
         const ls_view_run rows = block->runs[0];

@@ -254,7 +254,7 @@ ls_status ls_check_load(ls_check_operands *ret_loaded, const struct ls_check *ch
     const int *list = ls_check_inputs(check, node, &count);
     for (size_t i = 0; i < count && there; i++)
         LS_TRY(load_node(&loaded, check, step, list[i], fill, &there));
-    /* The norm adds what has formats of its own, and in binary32 what is narrower. */
+    /* The norm adds tensors of several formats, narrow ones in binary32. */
     if (check->graph->nodes[node].make == LS_MAKE_GRADIENT_NORM && loaded.coarsest != LS_F64)
         loaded.coarsest = ls_check_coarser(place->format, LS_F32);
     list = ls_check_reads(check, node, &count);

@@ -49,7 +49,7 @@ typedef struct ls_check_place {
     ls_dtype format;    /* of the candidate's values */
     ls_dtype passed;    /* as what reads it takes it: a guess about one tensor is not passed on */
     ls_dtype precision; /* coarsest of all that it depends on, as passed, and of its own format */
-    ls_dtype spread;    /* the same without a guess about itself alone: what depends on it gets */
+    ls_dtype spread;    /* the same without a guess about this one: passed to what depends on it */
     bool known;         /* precision: the candidate has any of that */
     const struct ls_check_place *source; /* where `precision` comes from; NULL: --computed */
     bool wrong_before;                   /* something that it depends on is different */

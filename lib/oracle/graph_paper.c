@@ -1,4 +1,4 @@
-/* check_paper.c - tensors that are zero on paper: what a program has there is rounding noise.
+/* graph_paper.c - tensors that are zero on paper: what a program has there is rounding noise.
  *
  * A key's bias adds the same to all scores of a query, which softmax does not see, unless keys are
  * turned by position. A bias before a batch norm is subtracted with the mean. Their gradients are

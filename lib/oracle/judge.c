@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lockstep/base/show.h"
 #include "base/thread_mode.h"
+#include "lockstep/base/show.h"
 #include "lockstep/oracle/judge.h"
 #include "oracle/judge_flight.h"
 #include "oracle/judge_look.h"

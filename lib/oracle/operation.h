@@ -21,7 +21,7 @@ typedef struct ls_precision {
     bool many;    /* sums have so many terms that their roundings cancel in part: see approx.h */
 } ls_precision;
 
-/* Of `partials`: what is the operands' own. */
+/* The part of `partials` that the operands' rounding takes. */
 enum { LS_OPERAND_ROUNDINGS = 4 };
 
 /* F32: 2^-24; F64: 2^-52, for both sides; BF16: 2^-8; F16: 2^-11. In the last two sums are taken to

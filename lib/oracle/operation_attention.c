@@ -113,18 +113,18 @@ static void probabilities(const evaluation *e, const query *at, const double *q,
  * parts meet. */
 static evaluation of_one_rank(const evaluation *e, ls_precision *own)
 {
-    evaluation alone = *e;
+    evaluation local = *e;
     *own = *e->p;
     own->partials = fmin(own->partials, LS_OPERAND_ROUNDINGS);
-    alone.p = own;
-    return alone;
+    local.p = own;
+    return local;
 }
 
 ls_status ls_evaluate_attention(const evaluation *all, const ls_graph_node *node, approx_sum *out)
 {
     ls_status status = LS_OK;
     ls_precision own;
-    const evaluation alone = of_one_rank(all, &own), *e = &alone;
+    const evaluation local = of_one_rank(all, &own), *e = &local;
     const size_t dh = ls_config_head_width(e->config);
     const double *q = value_of(e, node->inputs[0]), *k = value_of(e, node->inputs[1]);
     const double *v = value_of(e, node->inputs[2]);
@@ -190,7 +190,7 @@ ls_status ls_evaluate_attention_backward(const evaluation *all, const ls_graph_n
 {
     ls_status status = LS_OK;
     ls_precision own;
-    const evaluation alone = of_one_rank(all, &own), *e = &alone;
+    const evaluation local = of_one_rank(all, &own), *e = &local;
     const size_t dh = ls_config_head_width(e->config);
     const double *q = value_of(e, reader->inputs[0]), *k = value_of(e, reader->inputs[1]);
     const double *v = value_of(e, reader->inputs[2]), *d_o = gradient_of(e, reader);

@@ -4,8 +4,8 @@
 #include "oracle/operation_net.h"
 
 /* How many pixels of padding the last window reads after the image, on one axis. */
-static size_t behind(size_t in, size_t out, size_t kernel, size_t stride, size_t dilation,
-                     size_t pad)
+static size_t pad_after(size_t in, size_t out, size_t kernel, size_t stride, size_t dilation,
+                        size_t pad)
 {
     const size_t end = (out - 1) * stride + (kernel - 1) * dilation + 1;
     return end > in + pad ? end - in - pad : 0;
@@ -37,9 +37,9 @@ net_layer ls_net_layer_at(const evaluation *e, const ls_graph_node *node)
     if (e->variant.padded_behind) {
         const ls_window *w = &l.window;
         l.window.pad_top =
-            behind(w->in_h, l.out.height, w->kernel_h, w->stride_h, w->dilation_h, w->pad_top);
+            pad_after(w->in_h, l.out.height, w->kernel_h, w->stride_h, w->dilation_h, w->pad_top);
         l.window.pad_left =
-            behind(w->in_w, l.out.width, w->kernel_w, w->stride_w, w->dilation_w, w->pad_left);
+            pad_after(w->in_w, l.out.width, w->kernel_w, w->stride_w, w->dilation_w, w->pad_left);
     }
     l.in_pixels = l.in.height * l.in.width;
     l.out_pixels = l.out.height * l.out.width;

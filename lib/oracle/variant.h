@@ -105,7 +105,7 @@ typedef struct ls_variant {
     ls_mask_form mask;
     int mask_shift;
     bool mask_padding;    /* padded tokens are seen */
-    bool mask_even;       /* who sees nobody has even probabilities over all keys, not zeros */
+    bool mask_even;       /* a fully masked row becomes uniform over all keys, not zeros */
     bool kv_modulo;       /* query head h reads key/value head h mod kv_heads */
     size_t window;        /* of the keys seen those fewer than so many tokens away */
     size_t chunk;         /* ... those in the same block of so many tokens */

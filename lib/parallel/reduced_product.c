@@ -1,6 +1,5 @@
-#include "lockstep/numerics/tree.h"
-
 #include "base/size.h"
+#include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/fault_parts.h"
 #include "parallel/look.h"

@@ -1,6 +1,5 @@
-#include "lockstep/kernels/activation.h"
-
 #include "base/size.h"
+#include "lockstep/kernels/activation.h"
 #include "lockstep/parallel/mlp.h"
 #include "lockstep/parallel/sequence_parallel.h"
 #include "parallel/look.h"

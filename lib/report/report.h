@@ -70,7 +70,7 @@ void ls_report_layout_name(ls_model_kind kind, const ls_layout *layout, char *bu
 void ls_report_grid_name(ls_model_kind kind, const ls_layout *layout, char *buffer, size_t size);
 
 /* How many of the runs so far were compared and are equal, and how many differ;
- * what is undefined is neither. */
+ * undefined runs are neither. */
 void ls_report_count(const ls_report *report, size_t *ret_equal, size_t *ret_different);
 
 /* A page being written: made sure of before a long job begins, so that a folder that cannot be

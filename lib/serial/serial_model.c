@@ -4,8 +4,8 @@
  * keeps, for temporaries, and for a transformer's rotary tables. */
 #include <stdlib.h>
 
-#include "lockstep/kernels/rotary.h"
 #include "base/thread_mode.h"
+#include "lockstep/kernels/rotary.h"
 #include "serial/serial_net.h"
 #include "serial/serial_parts.h"
 

@@ -2,8 +2,8 @@
  *
  * Begin here to read the serial models; the passes go on in serial_transformer.c or serial_net.c.
  */
-#include "lockstep/kernels/elementwise.h"
 #include "base/thread_mode.h"
+#include "lockstep/kernels/elementwise.h"
 #include "lockstep/numerics/tree.h"
 #include "serial/serial_net.h"
 #include "serial/serial_parts.h"

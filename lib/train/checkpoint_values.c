@@ -1,4 +1,5 @@
-/* checkpoint_values.c - the numbers of a checkpoint: which ones no run can go on from. */
+/* checkpoint_values.c - the numbers of a checkpoint: those that no run can continue from, and those
+ * that are worth a warning. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -57,7 +58,7 @@ exit:
     return status;
 }
 
-/* ---- what is no number ---- */
+/* ---- NaN and infinity ---- */
 
 static bool count_not_finite(void *context, uint64_t number, double value)
 {

@@ -11,7 +11,7 @@
 
 /* Signals come to any thread, several at a time. Lock-free atomics are all that a handler may share
  * with threads. */
-volatile int stop_wanted = 0; /* read and written as an atomic, here and by who looks at it */
+volatile int stop_wanted = 0; /* read and written as an atomic, here and by its readers */
 static atomic_int came, at_once = 1, patience;
 static atomic_flag said = ATOMIC_FLAG_INIT, ending = ATOMIC_FLAG_INIT;
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a signal handler cannot take a lock");

@@ -8,7 +8,7 @@
  * first one asks every rank to stop, and the second ends the program without waiting for a rank
  * that is in the middle of a long product. Before the end what is not complete is removed and
  * "lockstep: interrupted" is printed, once; further signals, however many, do not cut that short.
- * Only SIGKILL does. A pipe that nobody reads any more (`lockstep train | head -1`) counts as a
+ * Only SIGKILL does. A pipe without a reader (`lockstep train | head -1`) counts as a
  * signal. A file that grows beyond a limit on its size is none: writing it is an error like a full
  * disk. */
 void listen_to_interrupts(void);

@@ -12,7 +12,7 @@ typedef enum written_kind {
 } written_kind;
 
 /* LS_ERR_INPUT: `path`, which is written for --option, is a file that holds something else. NULL,
- * no file, an empty one, or one that cannot be read: LS_OK; writing it says what is wrong. */
+ * no file, an empty one, or one that cannot be read: LS_OK; writing it gives the error. */
 ls_status refuse_to_overwrite(const char *option, const char *path, written_kind kind) LS_MUST_USE;
 
 #endif

@@ -295,7 +295,7 @@ void settings_warn(const settings *s)
     char text[1024];
     if (s->run.load != NULL) {
         if (ls_checkpoint_not_finite(s->run.load, text, sizeof text) != LS_OK)
-            ls_error_clear(); /* loading it says what is wrong */
+            ls_error_clear(); /* loading it gives the error */
         else if (text[0] != '\0')
             fprintf(stderr, "lockstep: warning: %s\n", text);
     }

@@ -19,7 +19,7 @@ typedef struct ls_axis {
     size_t granule;  /* elements of each, all the same */
 } ls_axis;
 
-/* Elements of the axis; SIZE_MAX when there are more, of which no array has so many. */
+/* Elements of the axis; SIZE_MAX when their number does not fit: no array has so many. */
 static inline size_t ls_axis_extent(ls_axis axis)
 {
     if (axis.granule != 0 && axis.granules > SIZE_MAX / axis.granule) return SIZE_MAX;

@@ -6,8 +6,8 @@
 
 LS_BEGIN_DECLS
 
-/* y[t] = row ids[t] of the whole table, on every member: a member that does not own the row hands
- * in -0, so the all-reduce gives the row's own bits (contract rule 14). table: own rows x D; vocab:
+/* y[t] = row ids[t] of the whole table, on every member: a member without the row contributes
+ * -0, so the all-reduce gives the row's own bits (contract rule 14). table: own rows x D; vocab:
  * the padded vocabulary and who owns it; ids: of all tokens, on every member; y: tokens x D,
  * sequence parallel: own tokens. 1 all-reduce (reduce-scatter) of tokens D. Errors, before anything
  * is sent: LS_ERR_INPUT, an id outside the padded vocabulary, named by its place and value. */
