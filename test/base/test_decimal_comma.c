@@ -1,13 +1,7 @@
 /* Numbers in text have a decimal point, also where the program that uses the library has a locale
  * with a comma: options, links, drawings, error texts, models. Without such a locale on the system
  * one is made with localedef; where that is missing too the test is skipped. */
-#include <check.h>
-#include <locale.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
+#include "base/decimal_point.h"
 #include "lockstep/base/options.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/model/config.h"
@@ -16,28 +10,14 @@
 
 enum { SKIPPED = 77 /* meson's number */ };
 
-static bool comma_is_set(const char *name)
-{
-    return setlocale(LC_ALL, name) != NULL && strcmp(localeconv()->decimal_point, ",") == 0;
-}
-
-static bool find_comma(char *folder, size_t size)
+static bool set_comma(void)
 {
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8",  "fr_FR.UTF-8",
                                         "de_DE",       "pt_BR.UTF-8", "ru_RU.UTF-8"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (comma_is_set(names[i])) return true;
-    snprintf(folder, size, "%s/decimal-comma-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-    if (mkdtemp(folder) == NULL) {
-        folder[0] = '\0';
-        return false;
-    }
-    char command[1024];
-    snprintf(command, sizeof command,
-             "localedef -i de_DE -f UTF-8 '%s/de_DE.UTF-8' >/dev/null 2>&1", folder);
-    if (system(command) != 0) return false;
-    setenv("LOCPATH", folder, 1);
-    return comma_is_set("de_DE.UTF-8");
+        if (setlocale(LC_ALL, names[i]) != NULL && strcmp(localeconv()->decimal_point, ",") == 0)
+            return true;
+    return set_decimal_point("<U002C>");
 }
 
 #define ck_ok(call) ck_assert_msg((call) == LS_OK, "%s", ls_error_text())
@@ -116,10 +96,10 @@ END_TEST
 
 int main(void)
 {
-    char folder[512] = "", command[600];
-    bool found = find_comma(folder, sizeof folder);
     int failed = 0;
-    if (found) {
+    scratch_setup();
+    const bool set = set_comma();
+    if (set) {
         Suite *suite = suite_create("decimal_comma");
         TCase *tcase = tcase_create("decimal_comma");
         tcase_add_test(tcase, options_and_links);
@@ -132,9 +112,8 @@ int main(void)
         failed = srunner_ntests_failed(runner);
         srunner_free(runner);
     }
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    if (folder[0] != '\0' && system(command) != 0) failed++;
-    if (!found) {
+    scratch_teardown();
+    if (!set) {
         puts("skipped: no locale with a decimal comma, and no localedef to make one");
         return SKIPPED;
     }

@@ -1,5 +1,5 @@
-/* Everything in a thread whose stack is what musl gives: 128 KiB. A description of a model is 40 KB,
- * and no function keeps copies of it there. */
+/* A world, reading a model and training in a thread whose stack is what musl gives: 128 KiB. A
+ * description of a model is 40 KB, and no function keeps copies of it there. */
 #include <pthread.h>
 #include <stdlib.h>
 
