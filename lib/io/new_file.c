@@ -78,9 +78,7 @@ static ls_status open_temporary(ls_new_file *file)
     bool held = false;
     char *name = malloc(folder + LS_TEMPORARY_NAME);
     if (!name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(file->name));
-    held = ls_names_hold(&mask);
-    if (!held)
-        LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(file->name));
+    LS_TRY(ls_names_hold_for(file->name, &mask, &held));
     memcpy(name, file->place, folder);
     if (file->place[folder] == '\0')
         LS_FAIL(LS_ERR_INPUT, "\"%s\": names no file to write", ls_show(file->name));
@@ -213,9 +211,7 @@ ls_status ls_new_file_commit(ls_new_file *file)
         LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(errno));
     int closed = close(file->descriptor);
     file->descriptor = -1;
-    held = ls_names_hold(&mask);
-    if (!held)
-        LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(file->name));
+    LS_TRY(ls_names_hold_for(file->name, &mask, &held));
     if (closed != 0 || rename(file->temporary, file->place) != 0)
         LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(file->name), ls_show_errno(errno));
     if (unlist(file)) free(file->temporary);

@@ -126,9 +126,8 @@ static ls_status open_temporary(ls_new_folder *folder)
     ls_status status = LS_OK;
     char *name = NULL;
     sigset_t mask;
-    const bool held = ls_names_hold(&mask);
-    if (!held)
-        LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(folder->name));
+    bool held = false;
+    LS_TRY(ls_names_hold_for(folder->name, &mask, &held));
     ls_remove_left_over(folder->place);
     for (int attempt = 0; !folder->temporary; attempt++) {
         LS_TRY(temporary_name(folder, &name));
@@ -195,9 +194,8 @@ ls_status ls_new_folder_inner(ls_new_folder *folder, const char *name)
     ls_status status = LS_OK;
     const char *path = NULL;
     sigset_t mask;
-    const bool held = ls_names_hold(&mask);
-    if (!held)
-        LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(folder->name));
+    bool held = false;
+    LS_TRY(ls_names_hold_for(folder->name, &mask, &held));
     LS_TRY(add(folder, name, true, &path));
     if (mkdir(path, 0777) != 0)
         LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(folder->name),
@@ -272,9 +270,8 @@ ls_status ls_new_folder_commit(ls_new_folder *folder)
     sigset_t mask;
     bool held = false;
     LS_TRY(flush_all(folder));
-    held = ls_names_hold(&mask); /* to the end: no signal leaves half of `old` */
-    if (!held)
-        LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(folder->name));
+    /* To the end: no signal leaves half of `old`. */
+    LS_TRY(ls_names_hold_for(folder->name, &mask, &held));
     LS_TRY(temporary_name(folder, &old));
     if (stat(folder->place, &about) != 0) {
         if (rename(folder->temporary, folder->place) != 0)

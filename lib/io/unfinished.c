@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "lockstep/base/show.h"
+
 enum { MOST_LISTED = 16, MOST_WAITS = 3000 /* of a millisecond */ };
 
 static _Atomic(char *) unfinished[MOST_LISTED];
@@ -28,6 +30,16 @@ void ls_names_release(const sigset_t *mask)
 {
     atomic_fetch_sub(&holders, 1);
     pthread_sigmask(SIG_SETMASK, mask, NULL);
+}
+
+ls_status ls_names_hold_for(const char *name, sigset_t *ret_mask, bool *ret_held)
+{
+    ls_status status = LS_OK;
+    *ret_held = ls_names_hold(ret_mask);
+    if (!*ret_held)
+        LS_FAIL(LS_ERR_IO, "%s: cannot be written: the program is ending", ls_show(name));
+exit:
+    return status;
 }
 
 int ls_unfinished_list(char *path)

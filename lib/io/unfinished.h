@@ -17,6 +17,10 @@
 bool ls_names_hold(sigset_t *ret_mask) LS_MUST_USE;
 void ls_names_release(const sigset_t *mask);
 
+/* The same for a caller that cannot write `name` without it. *ret_held: whether the names are held,
+ * and are to be released. LS_ERR_IO: the program is ending. */
+ls_status ls_names_hold_for(const char *name, sigset_t *ret_mask, bool *ret_held) LS_MUST_USE;
+
 /* Lists a file, or a folder with nothing else in it than what is listed. The text lives until it is
  * taken off. -1 where the list is full: then it stays when a signal ends the process. */
 int ls_unfinished_list(char *path);
