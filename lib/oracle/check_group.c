@@ -6,6 +6,7 @@
  *     the same tensor of another layer or step has the cause
  *     a weight is held in another arrangement: everything that reads it, and what it becomes
  *     another dropout mask in the backward pass: what was computed again from it
+ *     shifted targets: which token losses the mean counts
  *
  * or comes later: in a step after one that was wrong, whose optimizer state or padding, which
  * nobody writes down, is wrong too. What is left is one mistake per kind of tensor, and where
@@ -63,19 +64,42 @@ static bool share_parameter(const struct ls_check *check, const ls_finding *find
     return false;
 }
 
-/* Both are gradients of parameters that one operation reads, as of the rows that are added up to an
- * embedding: what is left out of the one is left out of the other. */
+/* A parameter's gradient, or the part of it from its use at `reader`. */
+static bool comes_from(const ls_graph *graph, const ls_graph_node *gradient, size_t reader)
+{
+    return (gradient->of < 0 || gradient->of == (int)reader) &&
+           ls_graph_param_slot(&graph->nodes[reader], gradient->params[0]) >= 0;
+}
+
+/* Both have gradients from one embedding, as of the rows that are added up to it: what is left out
+ * of the one is left out of the other. A tied embedding's use as head is another place. */
 static bool share_reader(const struct ls_check *check, const ls_finding *finding,
                          const ls_judged *root)
 {
     const ls_graph *graph = check->graph;
-    const ls_graph_node *a = &graph->nodes[finding->tensor->golden->node];
     const ls_graph_node *b = &graph->nodes[root->golden->node];
-    if (a->make != LS_MAKE_PARAM_GRADIENT || b->make != LS_MAKE_PARAM_GRADIENT) return false;
-    for (size_t r = 0; r < graph->count && graph->nodes[r].phase == LS_GRAPH_FORWARD; r++)
-        if (graph->nodes[r].make == LS_MAKE_EMBEDDING &&
-            ls_graph_param_slot(&graph->nodes[r], a->params[0]) >= 0 &&
-            ls_graph_param_slot(&graph->nodes[r], b->params[0]) >= 0)
+    if (b->make != LS_MAKE_PARAM_GRADIENT) return false;
+    for (size_t i = 0; i < finding->count; i++) {
+        const ls_graph_node *a = &graph->nodes[finding->tensors[i]->golden->node];
+        if (a->make != LS_MAKE_PARAM_GRADIENT) continue;
+        for (size_t r = 0; r < graph->count && graph->nodes[r].phase == LS_GRAPH_FORWARD; r++)
+            if (graph->nodes[r].make == LS_MAKE_EMBEDDING && comes_from(graph, a, r) &&
+                comes_from(graph, b, r))
+                return true;
+    }
+    return false;
+}
+
+/* The mean of token losses that are of other targets: which of them count is the same mistake. */
+static bool is_mean_of_targets(const struct ls_check *check, const ls_finding *finding,
+                               const ls_judged *root)
+{
+    const ls_graph_node *mean = &check->graph->nodes[root->golden->node];
+    if (mean->make != LS_MAKE_MEAN || finding->suspicion.cause != LS_CAUSE_TARGET_SHIFT)
+        return false;
+    for (size_t i = 0; i < finding->count; i++)
+        if (finding->tensors[i]->golden->node == mean->inputs[0] &&
+            finding->tensors[i]->golden->step == root->golden->step)
             return true;
     return false;
 }
@@ -190,6 +214,9 @@ ls_finding *ls_check_group(const struct ls_check *check, const ls_judged *root,
             if (is_partial(suspicion->cause) &&
                 is_partial(judgement->findings[i].suspicion.cause) &&
                 share_reader(check, &judgement->findings[i], root))
+                same = &judgement->findings[i];
+            else if (suspicion->cause == LS_CAUSE_TARGET_SET &&
+                     is_mean_of_targets(check, &judgement->findings[i], root))
                 same = &judgement->findings[i];
         return same;
     }

@@ -326,6 +326,16 @@ static inline const ls_judged *judged_of(const check_fixture *c, const char *nam
     return judged;
 }
 
+/* The finding that a tensor belongs to. */
+static inline const ls_finding *finding_at(const check_fixture *c, const char *name)
+{
+    for (size_t i = 0; i < c->judgement->n_findings; i++)
+        for (size_t k = 0; k < c->judgement->findings[i].count; k++)
+            if (strcmp(c->judgement->findings[i].tensors[k]->golden->name, name) == 0)
+                return &c->judgement->findings[i];
+    ck_abort_msg("nothing was found at %s", name);
+}
+
 /* What is different, and by how much, for messages. */
 static inline const char *what_differs(const check_fixture *c)
 {

@@ -68,6 +68,21 @@ static const struct {
      "step0/grad.token_embedding.weight", LS_CAUSE_NONE, LS_CAUSE_NONE, true, true, false},
     {"step0/grad.final_norm.weight", LS_CAUSE_NOT_REDUCED, "step0/grad.token_embedding.weight",
      LS_CAUSE_TIED_ONE_SIDE, LS_CAUSE_NONE, true, false, false},
+    {"step0/grad.token_embedding.weight.as_input", LS_CAUSE_NOT_REDUCED,
+     "step0/grad.token_embedding.weight", LS_CAUSE_TIED_ONE_SIDE, LS_CAUSE_NONE, true, true, false},
+    /* ... but not from its use as head: there the other side is reduced */
+    {"step0/grad.token_embedding.weight.as_head", LS_CAUSE_NOT_REDUCED,
+     "step0/grad.token_embedding.weight", LS_CAUSE_TIED_ONE_SIDE, LS_CAUSE_NONE, true, false,
+     false},
+    /* shifted targets: which losses their mean counts */
+    {"step0/token_loss", LS_CAUSE_TARGET_SHIFT, "step0/loss", LS_CAUSE_TARGET_SET, LS_CAUSE_NONE,
+     true, true, false},
+    {"step0/token_loss", LS_CAUSE_GELU_VARIANT, "step0/loss", LS_CAUSE_TARGET_SET, LS_CAUSE_NONE,
+     true, false, false},
+    {"step0/token_loss", LS_CAUSE_TARGET_SHIFT, "step1/loss", LS_CAUSE_TARGET_SET, LS_CAUSE_NONE,
+     true, false, false},
+    {"step0/d.logits", LS_CAUSE_TARGET_SHIFT, "step0/loss", LS_CAUSE_TARGET_SET, LS_CAUSE_NONE,
+     true, false, false},
     /* clipped element by element, where no element is large */
     {"step0/clipped.final_norm.weight", LS_CAUSE_CLIPPED_BY_VALUE, "step0/clipped.final_norm.bias",
      LS_CAUSE_NOT_CLIPPED, LS_CAUSE_NONE, true, true, false},
@@ -117,6 +132,93 @@ START_TEST(what_is_one_mistake)
         ck_assert_msg(ls_check_comes_later(j->inside, root, &suspicion) == rows[i].later,
                       "row %zu: %s, later", i, rows[i].root);
     }
+    check_fixture_end(&c);
+}
+END_TEST
+
+/* ---- planted: one mistake that shows in two tensors, and one that has two names ---- */
+
+static const double *values_of(const check_fixture *c, const ls_operands *operands,
+                               const char *name)
+{
+    return operands->values[ls_graph_find(c->f.graph, name)];
+}
+
+/* The target of a token is that of the next. What is divided by stays the right number. */
+static void targets_shifted(check_fixture *c, size_t step, int node, const ls_operands *operands,
+                            double *values)
+{
+    const char *name = c->f.graph->nodes[node].name;
+    const ls_batch *batch = operands->batch;
+    const size_t S = batch->S, n = batch->B * S, V = c->f.run.config.vocab;
+    const bool backward = strcmp(name, "d.logits") == 0;
+    double valid = 0, sum = 0;
+    (void)step;
+    for (size_t t = 0; t < n; t++) valid += batch->targets[t] != LS_IGNORE;
+    if (strcmp(name, "loss") == 0) {
+        const double *losses = values_of(c, operands, "token_loss");
+        for (size_t t = 0; t < n; t++) sum += losses[t];
+        values[0] = sum / valid;
+    }
+    if (!backward && strcmp(name, "token_loss") != 0) return;
+    memset(values, 0, n * (backward ? V : 1) * sizeof *values);
+    for (size_t t = 0; t < n; t++) {
+        const double *z = values_of(c, operands, "logits") + t * V;
+        const int32_t target = t % S + 1 < S ? batch->targets[t + 1] : LS_IGNORE;
+        if (target == LS_IGNORE) continue;
+        sum = 0;
+        for (size_t j = 0; j < V; j++) sum += exp(z[j]);
+        if (!backward) values[t] = log(sum) - z[target];
+        for (size_t j = 0; backward && j < V; j++)
+            values[t * V + j] = (exp(z[j]) / sum - ((size_t)target == j ? 1 : 0)) / valid;
+    }
+}
+
+START_TEST(shifted_targets_and_their_mean)
+{
+    check_fixture c;
+    const ls_config config = check_config("gpt2-nano");
+    check_fixture_begin(&c, &config, 2);
+    candidate_computed(&c, LS_F32, targets_shifted);
+    check_fixture_judge(&c, NULL);
+    ck_assert_int_eq(judged_of(&c, "loss")->local, LS_LOCAL_OUTSIDE);
+    ck_assert_uint_eq(c.judgement->n_findings, 1);
+    ck_assert_int_eq(c.judgement->findings[0].suspicion.cause, LS_CAUSE_TARGET_SHIFT);
+    ck_assert_ptr_eq(finding_at(&c, "step1/loss"), &c.judgement->findings[0]);
+    check_fixture_end(&c);
+}
+END_TEST
+
+/* Of a tied embedding's use as head the last sequence is missing, that as input is whole. */
+static void head_not_summed(check_fixture *c, size_t step, int node, const ls_operands *operands,
+                            double *values)
+{
+    const char *name = c->f.graph->nodes[node].name;
+    const ls_batch *batch = operands->batch;
+    const size_t V = c->f.run.config.vocab, width = c->f.run.config.d_model;
+    (void)step;
+    if (strcmp(name, "grad.token_embedding.weight.as_head") != 0 &&
+        strcmp(name, "grad.token_embedding.weight") != 0)
+        return;
+    const double *dz = values_of(c, operands, "d.logits");
+    const double *x = values_of(c, operands, "final_norm");
+    for (size_t t = (batch->B - 1) * batch->S; t < batch->B * batch->S; t++)
+        for (size_t i = 0; i < V * width; i++)
+            values[i] -= dz[t * V + i / width] * x[t * width + i % width];
+}
+
+START_TEST(a_tied_embedding_summed_on_one_side)
+{
+    check_fixture c;
+    const ls_config config = check_config("gpt2-nano");
+    check_fixture_begin(&c, &config, 1);
+    candidate_computed(&c, LS_F32, head_not_summed);
+    check_fixture_judge(&c, NULL);
+    ck_assert_uint_eq(c.judgement->n_findings, 2);
+    ck_assert_int_eq(finding_at(&c, "step0/grad.token_embedding.weight.as_head")->suspicion.cause,
+                     LS_CAUSE_NOT_REDUCED);
+    ck_assert_int_eq(finding_at(&c, "step0/grad.token_embedding.weight")->suspicion.cause,
+                     LS_CAUSE_TIED_ONE_SIDE);
     check_fixture_end(&c);
 }
 END_TEST
@@ -185,6 +287,8 @@ int main(void)
     tcase_set_timeout(tests, 60);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_test(tests, what_is_one_mistake);
+    tcase_add_test(tests, shifted_targets_and_their_mean);
+    tcase_add_test(tests, a_tied_embedding_summed_on_one_side);
     tcase_add_test(tests, where_it_is_off);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -144,15 +144,6 @@ END_TEST
 
 /* ---- several ---- */
 
-static const ls_finding *finding_at(const check_fixture *c, const char *name)
-{
-    for (size_t i = 0; i < c->judgement->n_findings; i++)
-        for (size_t k = 0; k < c->judgement->findings[i].count; k++)
-            if (strcmp(c->judgement->findings[i].tensors[k]->golden->name, name) == 0)
-                return &c->judgement->findings[i];
-    ck_abort_msg("nothing was found at %s", name);
-}
-
 START_TEST(three_mistakes_are_three_findings)
 {
     check_fixture c;

@@ -384,6 +384,38 @@ START_TEST(a_bound_is_never_nan)
 }
 END_TEST
 
+/* Roundings of a sum of 5 million squares: less than a replicated or forgotten parameter changes
+ * the norm by, and more than none. */
+START_TEST(a_large_norm_is_known_well)
+{
+    ls_config config = tiny_config(0);
+    tiny_ids ids;
+    const ls_batch batch = tiny_batch_of(&ids, &config);
+    ls_param_table *table = NULL;
+    double norm, bound, squares = 0;
+    config.vocab = 5000000 / config.d_model;
+    ck_assert_int_eq(ls_param_table_create(&table, &config), LS_OK);
+    whole_step s = whole_step_create(table, &batch, NULL, 0);
+    for (size_t p = 0; p < table->count; p++) {
+        const int gradient = ls_graph_param_gradient(s.graph, (int)p);
+        const size_t n = ls_graph_elements(s.graph, gradient);
+        s.values[gradient] = malloc(n * sizeof **s.values);
+        ck_assert_ptr_nonnull(s.values[gradient]);
+        for (size_t i = 0; i < n; i++) s.values[gradient][i] = 0x1p-10;
+        squares += (double)n * 0x1p-20;
+    }
+    ck_assert_double_gt(squares, 5e6 * 0x1p-20 * 0.99);
+    ck_assert_int_eq(ls_operation_evaluate(&s.operands, ls_graph_find(s.graph, "norm"),
+                                           ls_precision_of(LS_F32, 1), &norm, &bound),
+                     LS_OK);
+    ck_assert_double_le(fabs(norm - sqrt(squares)), 1e-12 * norm);
+    ck_assert_double_lt(bound, 0.005 * norm);
+    ck_assert_double_gt(bound, 0x1p-24 * norm);
+    whole_step_destroy(&s);
+    ls_param_table_destroy(&table);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("operation");
@@ -392,6 +424,7 @@ int main(void)
     tcase_add_loop_test(tests, kernels_lie_within_the_bounds, 0, 2 * N_TINY_SERIAL);
     tcase_add_test(tests, a_missing_operand_is_named);
     tcase_add_test(tests, a_bound_is_never_nan);
+    tcase_add_test(tests, a_large_norm_is_known_well);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
