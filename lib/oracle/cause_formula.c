@@ -166,23 +166,30 @@ exit:
     return status;
 }
 
+size_t ls_search_paddings(const ls_search *search, size_t words[LS_PADDINGS])
+{
+    const size_t V = search->config->vocab;
+    const size_t own = ls_axis_extent(ls_config_vocab_axis(search->config)) - V;
+    size_t n = 0;
+    if (own > 0) words[n++] = own;
+    for (size_t multiple = 2; multiple <= 1024; multiple++) {
+        const bool usual = (multiple & (multiple - 1)) == 0 || multiple % 128 == 0;
+        const size_t more = (multiple - V % multiple) % multiple;
+        bool new = usual &&more > 0 && n < LS_PADDINGS;
+        for (size_t i = 0; i < n; i++) new &= words[i] != more;
+        if (new) words[n++] = more;
+    }
+    return n;
+}
+
 static ls_status try_padding(ls_search *search)
 {
     ls_status status = LS_OK;
     char text[LS_EVIDENCE];
     const size_t V = search->config->vocab;
-    const size_t own = ls_axis_extent(ls_config_vocab_axis(search->config)) - V;
-    size_t tried[32], n = 0;
+    size_t tried[LS_PADDINGS];
     if (!ls_search_can_concern(search, LOSSES)) goto exit;
-    if (own > 0) tried[n++] = own;
-    for (size_t multiple = 2; multiple <= 1024; multiple++) {
-        const bool usual = (multiple & (multiple - 1)) == 0 || multiple % 128 == 0;
-        const size_t more = (multiple - V % multiple) % multiple;
-        bool new = usual &&more > 0 && n < sizeof tried / sizeof *tried;
-        for (size_t i = 0; i < n; i++) new &= tried[i] != more;
-        if (new) tried[n++] = more;
-    }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0, n = ls_search_paddings(search, tried); i < n; i++) {
         const ls_variant variant = {.padded_words = tried[i]};
         snprintf(text, sizeof text,
                  "padded words with logits of 0 are in the softmax: %zu of them, a vocabulary of "

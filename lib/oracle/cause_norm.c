@@ -1,13 +1,15 @@
 /* cause_norm.c - another norm of the gradients than that of all parameters, each once: of what one
- * rank or stage holds; with what several ranks hold counted by each of them. Asked for at the norm
- * itself, which is one number, and at the gradients that are scaled by it.
+ * rank or stage holds; with what several ranks hold counted by each of them; with padded rows.
+ * Asked for at the norm itself, which is one number, and at the gradients that are scaled by it.
  *
  * Squares are taken once per granule (cause_squares.c); a norm is then a sum of some dozens. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "oracle/cause_norm.h"
+#include "oracle/cause_targets.h"
 
 /* Which parameters a rank holds: those of tp rank `rank` of `tp`, of stage `stage` of `stages`. */
 typedef struct held {
@@ -249,6 +251,73 @@ exit:
     return status;
 }
 
+/* ---- with rows that nobody writes down ---- */
+
+/* exp of the logits, added, of every token that has a target; else 0. */
+static double *sums_of_exponentials(const ls_batch *batch, const double *z, size_t V)
+{
+    double *sums = calloc(batch->B * batch->S, sizeof *sums);
+    for (size_t t = 0; sums && t < batch->B * batch->S; t++)
+        for (size_t j = 0; batch->targets[t] != LS_IGNORE && j < V; j++)
+            sums[t] += exp(z[t * V + j]);
+    return sums;
+}
+
+/* Of one padded word, whose logit is 0 in each softmax over V + `padded` words: the squares of its
+ * row's gradient, the sum of p / targets times what the head reads; and of its bias. */
+static double squares_of_padded(const ls_search *search, int logits, const double *sums,
+                                size_t padded, double *row)
+{
+    const ls_graph_node *node = &search->graph->nodes[logits];
+    const ls_batch *batch = search->of->operands.batch;
+    const double *x = search->values[node->inputs[0]];
+    const size_t n = batch->B * batch->S, D = ls_graph_elements(search->graph, node->inputs[0]) / n;
+    double squares = 0, targets = 0, bias = 0;
+    memset(row, 0, D * sizeof *row);
+    for (size_t t = 0; t < n; t++) targets += batch->targets[t] != LS_IGNORE;
+    for (size_t t = 0; t < n; t++) {
+        if (batch->targets[t] == LS_IGNORE) continue;
+        const double dz = 1 / (sums[t] + (double)padded) / targets;
+        for (size_t i = 0; i < D; i++) row[i] += dz * x[t * D + i];
+        bias += dz;
+    }
+    for (size_t i = 0; i < D; i++) squares += row[i] * row[i];
+    return squares + (node->params[1] >= 0 ? bias * bias : 0);
+}
+
+/* Padded words inside the softmax have gradients, which the norm counts. */
+static ls_status try_padded_norms(norms *n)
+{
+    ls_status status = LS_OK;
+    ls_search *search = n->search;
+    const ls_graph *graph = search->graph;
+    const int losses = ls_search_token_loss(search);
+    double *sums = NULL, *row = NULL;
+    size_t words[LS_PADDINGS];
+    char text[LS_EVIDENCE];
+    bool there, also;
+    if (losses < 0 || !search->of->operands.batch->targets) goto exit;
+    const int logits = graph->nodes[losses].inputs[0], x = graph->nodes[logits].inputs[0];
+    LS_TRY(ls_search_need(search, logits, &there));
+    LS_TRY(ls_search_need(search, x, &also));
+    if (!there || !also) goto exit;
+    sums = sums_of_exponentials(search->of->operands.batch, search->values[logits],
+                                search->config->vocab);
+    row = malloc(ls_graph_elements(graph, x) * sizeof *row);
+    if (!sums || !row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for padded rows");
+    for (size_t i = 0, count = ls_search_paddings(search, words); i < count; i++) {
+        const double more = squares_of_padded(search, logits, sums, words[i], row);
+        snprintf(text, sizeof text,
+                 "the norm counts the gradients of %zu padded words too, which are in the softmax",
+                 words[i]);
+        LS_TRY(propose_norm(n, LS_CAUSE_PADDED_VOCABULARY,
+                            sqrt(counted(n, 1, false) + (double)words[i] * more), text));
+    }
+exit:
+    free(sums), free(row);
+    return status;
+}
+
 ls_status ls_cause_norms(ls_search *search)
 {
     ls_status status = LS_OK;
@@ -260,6 +329,7 @@ ls_status ls_cause_norms(ls_search *search)
     if (clipped) n.implied = implied_norm(search);
     LS_TRY(try_own_norms(&n));
     LS_TRY(try_counted_norms(&n));
+    LS_TRY(try_padded_norms(&n));
 exit:
     return status;
 }

@@ -175,6 +175,11 @@ bool ls_weights_are_a_factor(const double *weights, size_t n);
  * multiplies it, in words. false: there are no more. */
 bool ls_other_count(const ls_search *search, int i, double *ret_factor, char text[LS_EVIDENCE]);
 
+/* How many padded words there may be: those of the program itself, then of usual sizes. Returns how
+ * many numbers these are. */
+enum { LS_PADDINGS = 32 };
+size_t ls_search_paddings(const ls_search *search, size_t words[LS_PADDINGS]);
+
 /* ---- families: each tries what can concern the search's node ---- */
 
 typedef ls_status ls_cause_family(ls_search *search);

@@ -285,6 +285,37 @@ START_TEST(norms_of_a_rank)
 }
 END_TEST
 
+/* A vocabulary padded to a multiple of 128, whose further logits are 0 and in the softmax: the
+ * norm counts their rows' gradients. */
+START_TEST(norm_with_padded_rows)
+{
+    scene s;
+    const size_t padded = 128 - V % 128;
+    scene_begin(&s, _i == 0 ? GPT2 : BERT);
+    const double *z = value(&s, "logits");
+    const ls_graph_node *head = &s.step.graph->nodes[node_of(&s, "logits")];
+    const double *x = s.step.values[head->inputs[0]];
+    double row[D] = {0}, bias = 0, targets = 0, more = 0;
+    for (size_t t = 0; t < B * S; t++) targets += s.targets[t] != LS_IGNORE;
+    for (size_t t = 0; t < B * S; t++) {
+        double all = (double)padded;
+        if (s.targets[t] == LS_IGNORE) continue;
+        for (size_t j = 0; j < V; j++) all += exp(z[t * V + j]);
+        for (size_t i = 0; i < D; i++) row[i] += x[t * D + i] / (all * targets);
+        bias += 1 / (all * targets);
+    }
+    for (size_t i = 0; i < D; i++) more += row[i] * row[i];
+    if (head->params[1] >= 0) more += bias * bias;
+    double *norm = zeros(1);
+    *norm = sqrt(pow(value(&s, "norm")[0], 2) + (double)padded * more);
+    expect_cause(&s, "norm", norm, LS_CAUSE_PADDED_VOCABULARY, "gradients of 121 padded words");
+    norm = zeros(1);
+    *norm = sqrt(pow(value(&s, "norm")[0], 2) + 1.1 * (double)padded * more);
+    expect_cause(&s, "norm", norm, LS_CAUSE_NONE, NULL);
+    scene_end(&s);
+}
+END_TEST
+
 /* AdamW by its formulas, starting from zero moments. */
 static void adam(double *w, double *m, double *v, double g, int t, bool decay)
 {
@@ -339,6 +370,7 @@ int main(void)
     tcase_add_loop_test(tests, tied, 0, 2);
     tcase_add_test(tests, means);
     tcase_add_test(tests, norms_of_a_rank);
+    tcase_add_loop_test(tests, norm_with_padded_rows, 0, 2);
     tcase_add_test(tests, updates);
     return run_tests("cause_batch", tests);
 }
