@@ -65,11 +65,18 @@ static bool is_power_of_two(double k)
     return frexp(k, &exponent) == 0.5;
 }
 
+/* A loss scale is a power of two; in a narrow format the fit of a large one is some units off. */
+static double rounded(double k)
+{
+    const double power = k >= 128 ? exp2(rint(log2(k))) : 0;
+    return fabs(k - power) <= 0.01 * power ? power : ls_round_factor(k);
+}
+
 ls_status ls_cause_factors(ls_search *search)
 {
     char text[LS_EVIDENCE], number[16];
     bool zero;
-    const double k = factor_of(search, &zero), round = ls_round_factor(k);
+    const double k = factor_of(search, &zero), round = rounded(k);
     const ls_graph_node *node = search->node;
     const bool backward = node->phase == LS_GRAPH_BACKWARD && node->n_dims > 0;
     if (!backward) return LS_OK;

@@ -232,7 +232,8 @@ ls_status ls_search_target_set(ls_search *search)
             if (own) goto exit;
         }
     }
-    if (!search->of->own_inputs && search->n > 1) LS_TRY(try_usual(search, &set));
+    if (!search->of->own_inputs && (search->n > 1 || search->only_hint))
+        LS_TRY(try_usual(search, &set));
 exit:
     free(set.targets);
     return status;

@@ -83,7 +83,8 @@ ls_status ls_cause_targets(ls_search *search)
     if (!ls_search_can_concern(search, LS_TOKEN_LOSSES) || !search->of->operands.batch->targets)
         goto exit;
     LS_TRY(ls_search_target_set(search));
-    if (search->n > 1 || search->of->own_inputs) LS_TRY(try_token_shards(search));
+    if (search->n > 1 || search->of->own_inputs || search->only_hint)
+        LS_TRY(try_token_shards(search));
     LS_TRY(try_local_maximum(search));
 exit:
     return status;

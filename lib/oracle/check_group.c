@@ -5,6 +5,7 @@
  *
  *     the same tensor of another layer or step has the cause
  *     a weight is held in another arrangement: everything that reads it, and what it becomes
+ *     heads in another arrangement: all that attention computes from them
  *     another dropout mask in the backward pass: what was computed again from it
  *     shifted targets: which token losses the mean counts
  *
@@ -131,6 +132,20 @@ static bool is_of_attention(const ls_graph *graph, const ls_judged *judged)
     return point == LS_POINT_QUERY || point == LS_POINT_KEY || point == LS_POINT_VALUE;
 }
 
+/* What attention reads or gives is arranged otherwise: all that it computes. */
+static bool arranges_attention(const struct ls_check *check, const ls_finding *finding,
+                               const ls_judged *root)
+{
+    const ls_graph *graph = check->graph;
+    const ls_graph_node *node = &graph->nodes[root->golden->node];
+    const bool probabilities =
+        node->make == LS_MAKE_GRADIENT && graph->nodes[node->of].make == LS_MAKE_PROBABILITIES;
+    if (!probabilities && !is_of_attention(graph, root)) return false;
+    for (size_t i = 0; i < finding->count; i++)
+        if (is_of_attention(graph, finding->tensors[i])) return true;
+    return false;
+}
+
 static bool explains(const struct ls_check *check, const ls_finding *finding, const ls_judged *root)
 {
     if (has_alike(check, finding, root)) return true;
@@ -138,7 +153,8 @@ static bool explains(const struct ls_check *check, const ls_finding *finding, co
     case LS_CAUSE_SHARD_ORDER:
     case LS_CAUSE_INTERLEAVED:
     case LS_CAUSE_TRANSPOSED:
-        return share_parameter(check, finding, root) || is_of_weight(check, finding, root);
+        return share_parameter(check, finding, root) || is_of_weight(check, finding, root) ||
+               arranges_attention(check, finding, root);
     case LS_CAUSE_ROTARY:
         return share_parameter(check, finding, root);
     case LS_CAUSE_NOT_REDUCED: /* of a part of the batch */

@@ -118,6 +118,23 @@ START_TEST(integers)
 END_TEST
 
 /* Gradients alone, nothing that they are made of: means of means show in every one. */
+/* A loss scale in bf16, whose fit is a unit off: 1025 all over is within its rounding. */
+START_TEST(loss_scale)
+{
+    scene s;
+    scene_begin(&s, GPT2);
+    s.format = LS_BF16;
+    double *d = copy_of(&s, "d.logits");
+    for (size_t i = 0; i < B * S * V; i++) d[i] *= 1025;
+    expect_cause(&s, "d.logits", d, LS_CAUSE_FACTOR, "1024 x right (fitted 102");
+    s.format = LS_F32;
+    d = copy_of(&s, "d.logits");
+    for (size_t i = 0; i < B * S * V; i++) d[i] *= 1025.3;
+    expect_cause(&s, "d.logits", d, LS_CAUSE_NONE, NULL);
+    scene_end(&s);
+}
+END_TEST
+
 START_TEST(gradients_alone)
 {
     scene s;
@@ -153,6 +170,7 @@ int main(void)
     TCase *tests = tcase_create("cause_formats");
     tcase_add_loop_test(tests, formats, 0, 4);
     tcase_add_test(tests, integers);
+    tcase_add_test(tests, loss_scale);
     tcase_add_test(tests, gradients_alone);
     return run_tests("cause_formats", tests);
 }

@@ -61,6 +61,15 @@ static const struct {
      LS_CAUSE_NONE, LS_CAUSE_NONE, true, true, false},
     {"step0/grad.layers.0.attention.query.weight", LS_CAUSE_SHARD_ORDER, "step0/layers.0.key",
      LS_CAUSE_NONE, LS_CAUSE_NONE, true, false, false},
+    /* heads in another order: what attention gives, and its gradients */
+    {"step0/d.layers.0.value", LS_CAUSE_SHARD_ORDER, "step0/layers.0.heads", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, true, false},
+    {"step0/layers.0.heads", LS_CAUSE_SHARD_ORDER, "step0/d.layers.1.probabilities", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, true, false},
+    {"step0/layers.0.heads", LS_CAUSE_SHARD_ORDER, "step0/d.layers.1.norm2", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, false, false},
+    {"step0/layers.0.heads", LS_CAUSE_AVERAGED, "step0/d.layers.1.probabilities", LS_CAUSE_NONE,
+     LS_CAUSE_NONE, true, false, false},
     /* an embedding's rows of tokens and of positions, from a part of the batch */
     {"step0/grad.position_embedding.weight", LS_CAUSE_NOT_REDUCED,
      "step0/grad.token_embedding.weight", LS_CAUSE_TIED_ONE_SIDE, LS_CAUSE_NONE, true, true, false},
@@ -144,13 +153,21 @@ static const double *values_of(const check_fixture *c, const ls_operands *operan
     return operands->values[ls_graph_find(c->f.graph, name)];
 }
 
-/* The target of a token is that of the next. What is divided by stays the right number. */
-static void targets_shifted(check_fixture *c, size_t step, int node, const ls_operands *operands,
-                            double *values)
+/* The target of a token is that of the next; where the fixture has a context, the last targets of
+ * two shards are lost. What is divided by stays the right number. */
+static int32_t other_target(const check_fixture *c, const ls_batch *batch, size_t t)
+{
+    const size_t S = batch->S;
+    if (c->context) return t % S == S / 2 || t % S == S - 1 ? LS_IGNORE : batch->targets[t];
+    return t % S + 1 < S ? batch->targets[t + 1] : LS_IGNORE;
+}
+
+static void other_targets(check_fixture *c, size_t step, int node, const ls_operands *operands,
+                          double *values)
 {
     const char *name = c->f.graph->nodes[node].name;
     const ls_batch *batch = operands->batch;
-    const size_t S = batch->S, n = batch->B * S, V = c->f.run.config.vocab;
+    const size_t n = batch->B * batch->S, V = c->f.run.config.vocab;
     const bool backward = strcmp(name, "d.logits") == 0;
     double valid = 0, sum = 0;
     (void)step;
@@ -164,7 +181,7 @@ static void targets_shifted(check_fixture *c, size_t step, int node, const ls_op
     memset(values, 0, n * (backward ? V : 1) * sizeof *values);
     for (size_t t = 0; t < n; t++) {
         const double *z = values_of(c, operands, "logits") + t * V;
-        const int32_t target = t % S + 1 < S ? batch->targets[t + 1] : LS_IGNORE;
+        const int32_t target = other_target(c, batch, t);
         if (target == LS_IGNORE) continue;
         sum = 0;
         for (size_t j = 0; j < V; j++) sum += exp(z[j]);
@@ -179,12 +196,31 @@ START_TEST(shifted_targets_and_their_mean)
     check_fixture c;
     const ls_config config = check_config("gpt2-nano");
     check_fixture_begin(&c, &config, 2);
-    candidate_computed(&c, LS_F32, targets_shifted);
+    candidate_computed(&c, LS_F32, other_targets);
     check_fixture_judge(&c, NULL);
     ck_assert_int_eq(judged_of(&c, "loss")->local, LS_LOCAL_OUTSIDE);
     ck_assert_uint_eq(c.judgement->n_findings, 1);
     ck_assert_int_eq(c.judgement->findings[0].suspicion.cause, LS_CAUSE_TARGET_SHIFT);
     ck_assert_ptr_eq(finding_at(&c, "step1/loss"), &c.judgement->findings[0]);
+    check_fixture_end(&c);
+}
+END_TEST
+
+/* Of the loss, one number, nothing is concluded; what the gradients say is asked of it. */
+START_TEST(lost_targets_in_loss_and_gradients)
+{
+    static const char *const absent[] = {"embedd*", "layers.*", "final_norm", "logits",
+                                         "token_loss", "d.*", "norm", "clipped.*", "param.*"};
+    check_fixture c;
+    const ls_config config = check_config("gpt2-nano");
+    check_fixture_begin(&c, &config, 1);
+    c.context = &c;
+    candidate_computed(&c, LS_F32, other_targets);
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) candidate_drop(&c, absent[i]);
+    check_fixture_judge(&c, NULL);
+    ck_assert_uint_eq(c.judgement->n_findings, 1);
+    ck_assert_int_eq(c.judgement->findings[0].suspicion.cause, LS_CAUSE_TARGET_SET);
+    ck_assert_ptr_eq(finding_at(&c, "step0/loss"), &c.judgement->findings[0]);
     check_fixture_end(&c);
 }
 END_TEST
@@ -288,6 +324,7 @@ int main(void)
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_test(tests, what_is_one_mistake);
     tcase_add_test(tests, shifted_targets_and_their_mean);
+    tcase_add_test(tests, lost_targets_in_loss_and_gradients);
     tcase_add_test(tests, a_tied_embedding_summed_on_one_side);
     tcase_add_test(tests, where_it_is_off);
     suite_add_tcase(suite, tests);
