@@ -1,7 +1,7 @@
 """The mistakes that this client can make on purpose: name -> (what is done wrong, what it needs,
 the causes, as `lockstep check --json` names them, that it must find, the first of them first: these
 and no others; with * also wrong tensors of unknown cause, which show that something was loaded
-otherwise, or what check cannot see, as padded rows)."""
+otherwise)."""
 
 MISTAKES = {
     "bias-per-rank": ("every rank adds the bias of a row-parallel linear before the sum", "tp",
@@ -29,7 +29,7 @@ MISTAKES = {
     "dropout-mask": ("another dropout mask in the residual stream than the golden one", "dropout",
                      "dropout-mask"),
     "padded-vocabulary": ("the padded rows of the vocabulary take part in the softmax",
-                          "padding", "padded-vocabulary *"),
+                          "padding", "padded-vocabulary"),
     "target-shift": ("targets, already shifted, are shifted once more", "", "target-shift"),
     "mean-of-means": ("every data-parallel rank takes the mean of its own loss, then the mean of "
                       "these is taken", "dp", "mean-of-means"),
