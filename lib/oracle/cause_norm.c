@@ -251,7 +251,7 @@ exit:
     return status;
 }
 
-/* ---- with rows that nobody writes down ---- */
+/* ---- with rows that no file holds ---- */
 
 /* exp of the logits, added, of every token that has a target; else 0. */
 static double *sums_of_exponentials(const ls_batch *batch, const double *z, size_t V)
@@ -298,6 +298,17 @@ static ls_status try_padded_norms(norms *n)
     bool there, also;
     if (losses < 0 || !search->of->operands.batch->targets) goto exit;
     const int logits = graph->nodes[losses].inputs[0], x = graph->nodes[logits].inputs[0];
+    const bool itself = search->node->make == LS_MAKE_GRADIENT_NORM;
+    const double once = counted(n, 1, false);
+    /* Some multiplications for each exp; what more squares make is larger. */
+    const double work = 8 * (double)ls_graph_elements(graph, logits) +
+                        LS_PADDINGS * (double)ls_graph_elements(graph, x);
+    if ((itself ? search->candidate[0] : n->implied) <= sqrt(once)) goto exit;
+    if (work > search->work) {
+        search->cut_short = true;
+        goto exit;
+    }
+    search->work -= work;
     LS_TRY(ls_search_need(search, logits, &there));
     LS_TRY(ls_search_need(search, x, &also));
     if (!there || !also) goto exit;
@@ -311,7 +322,7 @@ static ls_status try_padded_norms(norms *n)
                  "the norm counts the gradients of %zu padded words too, which are in the softmax",
                  words[i]);
         LS_TRY(propose_norm(n, LS_CAUSE_PADDED_VOCABULARY,
-                            sqrt(counted(n, 1, false) + (double)words[i] * more), text));
+                            sqrt(once + (double)words[i] * more), text));
     }
 exit:
     free(sums), free(row);
