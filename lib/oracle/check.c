@@ -262,6 +262,7 @@ static void decide(struct ls_check *check)
         ++*count;
         judgement->unjudged += place->judged->unjudged;
     }
+    ls_check_find_finer(check);
     find_first(check, judgement);
 }
 

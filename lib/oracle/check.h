@@ -38,6 +38,8 @@ typedef struct ls_judged {
     bool zero_on_paper; /* rounding noise, or a step of AdamW's made of it: graph_paper.c. Its bound
                            is as large as it is, and is no useless one */
     bool sound;     /* equal, or made by a right operation from sound inputs: right by induction */
+    bool finer;     /* different, written in a finer format than `mostly`, and what it is made of
+                       missing or in `mostly`: it may have been computed in that */
     bool aside;     /* different, but what reads it is right: only the tensor as written is off */
     bool misplaced; /* NaN or infinity stand elsewhere than in the golden tensor */
     size_t differing; /* elements that are not the golden bits */
@@ -100,6 +102,8 @@ typedef struct ls_judgement {
     size_t equal, explained, different;
     size_t wanted;          /* golden tensors that `only` asks for, given or not */
     size_t unjudged;        /* of the explained */
+    ls_dtype mostly;        /* BF16 or F16, when most of the candidate's tensors are in that or taken
+                               for rounded to it; else F32 */
     const ls_judged *first; /* the first that differs, in order of execution; NULL: none */
     /* The operation that is to blame for it: the earliest different tensor that is wrong by itself.
      * NULL: the inputs of none are all there, see findings[0].missing. */
@@ -146,6 +150,9 @@ void ls_judgement_destroy(ls_judgement **judgement);
 /* "equal", "explained", "different"; "unknown", "within", "outside". */
 const char *ls_verdict_name(ls_verdict verdict);
 const char *ls_local_name(ls_local local);
+
+/* Whether a tensor of it is `finer`. */
+bool ls_finding_is_finer(const ls_finding *finding);
 
 /* What to look at in one's own code; NULL: nothing is suspected. */
 const char *ls_cause_remedy(ls_cause cause);

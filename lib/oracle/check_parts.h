@@ -118,6 +118,9 @@ double ls_check_bound(const struct ls_check *check, const ls_check_place *place,
  * every place. */
 ls_status ls_check_find_formats(struct ls_check *check) LS_MUST_USE;
 void ls_check_spread_precision(struct ls_check *check);
+/* After verdicts: which tensors may have been computed in the narrow format that most others have.
+ * Verdicts stay: a guess about some tensors allows another one nothing. */
+void ls_check_find_finer(struct ls_check *check);
 
 /* Whether an operation is, or has, a matrix product. */
 bool ls_check_has_products(ls_operation_kind make);

@@ -219,3 +219,52 @@ void ls_check_spread_precision(struct ls_check *check)
                                  place->precision != place->source->candidate->dtype;
     }
 }
+
+/* ---- tensors that are written in a finer format than most ---- */
+
+/* BF16 or F16 if more than half are in it, else F32. */
+static ls_dtype format_of_most(const struct ls_check *check)
+{
+    size_t count[LS_CHECK_PRECISIONS] = {0}, all = 0;
+    for (size_t i = 0; i < check->steps * check->nodes; i++) {
+        if (!check->places[i].candidate) continue;
+        count[check->places[i].format]++;
+        all++;
+    }
+    if (2 * count[LS_BF16] > all) return LS_BF16;
+    return 2 * count[LS_F16] > all ? LS_F16 : LS_F32;
+}
+
+/* Whether an input of a place is missing, or as coarse as most tensors are. */
+static bool reads_coarse(const struct ls_check *check, const ls_golden_tensor *golden,
+                         ls_dtype mostly)
+{
+    size_t count;
+    const int *list = ls_check_inputs(check, golden->node, &count);
+    for (size_t k = 0; k < count; k++) {
+        const ls_check_place *input = ls_check_at(check, golden->step, list[k]);
+        if (!input->candidate || input->format == mostly) return true;
+    }
+    return false;
+}
+
+void ls_check_find_finer(struct ls_check *check)
+{
+    ls_judgement *judgement = check->judgement;
+    judgement->mostly = LS_F32;
+    if (check->options.has_computed || check->golden->kind == LS_GOLDEN_INTEGERS) return;
+    judgement->mostly = format_of_most(check);
+    for (size_t i = 0; judgement->mostly != LS_F32 && i < judgement->count; i++) {
+        ls_judged *judged = &judgement->tensors[i];
+        judged->finer = judged->verdict == LS_DIFFERENT_TENSOR &&
+                        ls_check_is_coarser(judgement->mostly, judged->precision) &&
+                        reads_coarse(check, judged->golden, judgement->mostly);
+    }
+}
+
+bool ls_finding_is_finer(const ls_finding *finding)
+{
+    for (size_t i = 0; i < finding->count; i++)
+        if (finding->tensors[i]->finer) return true;
+    return false;
+}

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import time
 
@@ -45,6 +44,17 @@ def floats(data):
     return array.array("f", data)
 
 
+def in_bf16(tensor):
+    """A tensor of binary32, rounded."""
+    bits = array.array("I", tensor[2])
+    return "BF16", tensor[1], array.array("H", (
+        (b + 0x7fff + (b >> 16 & 1)) >> 16 & 0xffff for b in bits)).tobytes()
+
+
+def times(factor, tensor):
+    return *tensor[:2], array.array("f", (v * factor for v in floats(tensor[2]))).tobytes()
+
+
 def changed(program, golden, file, name, change):
     """A candidate that is `golden` but for one tensor; change(values) in place."""
     shutil.rmtree(path(program, "changed"), ignore_errors=True)
@@ -65,6 +75,7 @@ def expect(program, checks, words, status, *texts):
                     f"{done}")
     if status < 2:
         found = re.fullmatch(r"check: (\d+) tensors?, \d+ equal, \d+ explained, \d+ different"
+                             r"(?:; \d+ of the explained not judged)?"
                              r"(; (\d+) of (\d+) tensors given, --complete asks for all)?",
                              p.last_line(done.out))
         checks.that(found is not None and (not found[2] or (found[1] == found[3] and
@@ -121,10 +132,8 @@ def explained(program, checks, count):
                         and tensor["outside"] == 0 and tensor["differing"] > 0, f"{tensor}")
     # bf16: a tensor rounded is the golden one.
     tensors = {}
-    for name, (dtype, shape, data) in tensors_of(program, "golden/forward.safetensors")[1].items():
-        bits = struct.unpack(f"<{len(data) // 4}I", data)
-        tensors[name] = ("BF16", shape, struct.pack(
-            f"<{len(bits)}H", *((b + 0x7fff + (b >> 16 & 1)) >> 16 & 0xffff for b in bits)))
+    for name, tensor in tensors_of(program, "golden/forward.safetensors")[1].items():
+        tensors[name] = in_bf16(tensor)
     write_tensors(program, "bf16.safetensors", tensors)
     done = expect(program, checks, ["golden", "bf16.safetensors"], 0, "in bf16")
     checks.that(", 0 explained, 0 different" in p.last_line(done.out), f"rounded\n{done}")
@@ -233,6 +242,61 @@ def parts(program, checks, count):
     checks.that(int(p.last_line(done.out).split()[3]) > 20, f"Hugging Face's names\n{done}")
 
 
+def written_finer(program, checks):
+    """A program in bf16 that writes some tensors in f32: without what they are made of nothing
+    about them says that they were computed in bf16. The verdict stays, a line says what would."""
+    forward = tensors_of(program, "golden/forward.safetensors")[1]
+    backward = tensors_of(program, "golden/backward.safetensors")[1]
+    coarse = {name: in_bf16(tensor) for name, tensor in backward.items()
+              if name.startswith("step0/grad.")}
+    loss, table = "step0/loss", "step0/grad.token_embedding.weight"
+    rounded = {loss: times(1.001, forward[loss]), table: times(1.002, backward[table])}
+    hint = "most of this candidate's tensors are in bf16: if this one was computed from such, " \
+        "say --computed bf16"
+
+    def judge(tensors, status, *words):
+        write_tensors(program, "finer.safetensors", tensors)
+        command = ["golden", "finer.safetensors", *words]
+        findings = as_json(program, checks, command, status)["findings"]
+        return expect(program, checks, command, status).out, findings
+    for names in ([loss], [loss, table]):
+        tensors = {**coarse, **{name: rounded[name] for name in names}}
+        out, findings = judge(tensors, 1)
+        checks.that(out.count(hint) == 1 and f"{len(names)} different; " in p.last_line(out) and
+                    [f["if_computed"] for f in findings] == ["bf16"], f"{findings}\n{out}")
+        judge(tensors, 0, "--computed", "bf16")
+    # Not where the inputs are there in f32, where most are in f32, or where the user has said it.
+    for tensors, words in (({**coarse, "step0/token_loss": forward["step0/token_loss"],
+                             loss: rounded[loss]}, ()),
+                           ({**{name: backward[name] for name in coarse}, loss: rounded[loss]}, ()),
+                           ({**coarse, loss: rounded[loss]}, ("--computed", "f32"))):
+        out, findings = judge(tensors, 1, *words)
+        checks.that("if this one" not in out and [f["if_computed"] for f in findings] == [None],
+                    f"{words} {findings}\n{out}")
+
+
+def not_judged(program, checks):
+    """In bf16 rounding alone may change this one by a tenth: where it is all that is given, nothing
+    was judged, which is no success."""
+    gradients = tensors_of(program, "golden/backward.safetensors")[1]
+    name, other = "step1/grad.layers.0.norm2.weight", "step1/grad.final_norm.bias"
+    tensors = {name: in_bf16(times(1.02, gradients[name]))}
+    write_tensors(program, "alone.safetensors", tensors)
+    done = expect(program, checks, ["golden", "alone.safetensors"], 1,
+                  f"{name}  not judged: rounding alone may change it by ",
+                  "1 explained, 0 different; 1 of the explained not judged; ")
+    checks.that(done.out.splitlines()[-3:-1] ==
+                ["nothing was judged: give the inputs of these operations", ""]
+                and "explained: " not in done.out, f"{done}")
+    facts = as_json(program, checks, ["golden", "alone.safetensors"], 1)
+    checks.that((facts["count"], facts["unjudged"], facts["different"]) == (1, 1, 0), f"{facts}")
+    expect(program, checks, ["golden", "alone.safetensors", "--show", name], 1,
+           "verdict    not judged; ")
+    write_tensors(program, "two.safetensors", {**tensors, other: in_bf16(gradients[other])})
+    done = expect(program, checks, ["golden", "two.safetensors"], 0, "not judged: rounding")
+    checks.that("nothing was judged" not in done.out, f"{done}")
+
+
 def to_bf16(data):
     """Of numbers that are numbers of bf16."""
     return b"".join(data[i + 2:i + 4] for i in range(0, len(data), 4))
@@ -328,6 +392,8 @@ def main(program, checks):
     different(program, checks, count)
     many(program, checks)
     parts(program, checks, count)
+    written_finer(program, checks)
+    not_judged(program, checks)
     integers(program, checks)
     refused(program, checks)
     interrupted(program, checks)

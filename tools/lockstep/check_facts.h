@@ -27,12 +27,17 @@ typedef struct checked {
 /* Files, precisions, layouts; counts per phase; what differs, its causes; the last line. */
 ls_status print_judgement(FILE *out, const checked *c) LS_MUST_USE;
 
+/* Whether every tensor that is given is not judged. */
+bool nothing_judged(const ls_judgement *judgement);
+
 /* "[0, 3, 17]" of a flat index; "" of one number. */
 enum { INDEX_TEXT = 96 };
 const char *index_text(const ls_graph_node *node, size_t index, char text[INDEX_TEXT]);
 /* "0x1.8p-3 (0.1875)" */
 enum { VALUE_TEXT = 64 };
 const char *value_text(double value, char text[VALUE_TEXT]);
+/* "equal", ..., "not judged" */
+const char *verdict_text(const ls_judged *judged);
 /* "wrong by itself", ... */
 const char *local_text(const ls_judged *judged);
 

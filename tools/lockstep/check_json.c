@@ -89,7 +89,14 @@ static json_t *json_judged(const checked *c, const ls_judged *judged)
     return object;
 }
 
-static json_t *json_finding(const ls_finding *finding)
+/* The format that --computed should say, if what is wrong was computed as most tensors were. */
+static json_t *json_finer(const checked *c, const ls_finding *finding)
+{
+    return ls_finding_is_finer(finding) ? json_string(format_name(c->judgement->mostly))
+                                        : json_null();
+}
+
+static json_t *json_finding(const checked *c, const ls_finding *finding)
 {
     const ls_suspicion *s = &finding->suspicion;
     json_t *tensors = json_array(), *missing = json_array(), *before = json_array();
@@ -105,11 +112,13 @@ static json_t *json_finding(const ls_finding *finding)
         json_array_append_new(also, json_string(ls_cause_key(s->others[i])));
     const bool known = s->cause != LS_CAUSE_NONE;
     return json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor", finding->tensor->golden->name,
+        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor",
+        finding->tensor->golden->name,
         "tensors", tensors, "cause", known ? json_string(ls_cause_key(s->cause)) : json_null(),
         "text", known ? json_string(ls_cause_text(s->cause)) : json_null(), "evidence",
         s->evidence[0] ? shown(s->evidence) : json_null(), "also", also, "remedy",
-        known && remedy ? json_string(remedy) : json_null(), "missing", missing, "before", before);
+        known && remedy ? json_string(remedy) : json_null(), "missing", missing, "before", before,
+        "if_computed", json_finer(c, finding));
 }
 
 static json_t *json_dimension(const ls_look_dimension *of)
@@ -166,7 +175,7 @@ ls_status print_check_json(const checked *c)
     for (size_t i = 0; i < j->count; i++)
         json_array_append_new(tensors, json_judged(c, &j->tensors[i]));
     for (size_t i = 0; i < j->n_findings; i++)
-        json_array_append_new(findings, json_finding(&j->findings[i]));
+        json_array_append_new(findings, json_finding(c, &j->findings[i]));
     json_t *object = json_pack(
         "{s:s, s:o, s:o, s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:o, s:I}", "command", "check",
         "golden", shown(golden->path), "candidate", shown(c->candidate->path), "kind",

@@ -37,7 +37,7 @@ static void print_blocks_given(FILE *out, const checked *c)
 static void print_verdict(FILE *out, const checked *c)
 {
     const ls_judged *judged = c->look->judged;
-    fprintf(out, "  verdict    %s", ls_verdict_name(judged->verdict));
+    fprintf(out, "  verdict    %s", verdict_text(judged));
     if (judged->verdict != LS_EQUAL) {
         fprintf(out, "; operation %s", ls_local_name(judged->local));
         if (isfinite(judged->bound))

@@ -38,6 +38,16 @@ const char *local_text(const ls_judged *judged)
     return "inputs missing";
 }
 
+const char *verdict_text(const ls_judged *judged)
+{
+    return judged->unjudged ? "not judged" : ls_verdict_name(judged->verdict);
+}
+
+bool nothing_judged(const ls_judgement *judgement)
+{
+    return judgement->unjudged > 0 && judgement->unjudged == judgement->count;
+}
+
 static const ls_graph_node *node_of(const checked *c, const ls_judged *judged)
 {
     return &c->golden->graph->nodes[judged->golden->node];
@@ -156,13 +166,13 @@ static void print_different(FILE *out, const checked *c, const ls_judged *judged
 {
     const ls_graph_node *node = node_of(c, judged);
     char index[INDEX_TEXT], mine[VALUE_TEXT], theirs[VALUE_TEXT];
-    fprintf(out, "%s  %s: ", judged->golden->name, ls_verdict_name(judged->verdict));
+    fprintf(out, "%s  %s: ", judged->golden->name, verdict_text(judged));
     if (judged->verdict == LS_EQUAL) {
         fputs("every bit\n", out);
         return;
     }
     if (judged->unjudged) {
-        fputs("not judged: rounding alone may change it by ", out);
+        fputs("rounding alone may change it by ", out);
         if (isfinite(judged->size))
             fprintf(out, "%.2g of its size; ", judged->size);
         else
@@ -303,6 +313,11 @@ static ls_status print_finding(FILE *out, const checked *c, size_t number)
         fprintf(out, "%s%s", i ? ", " : "  also consistent with: ", ls_cause_text(s->others[i]));
     if (s->also > 0) fputc('\n', out);
     print_missing(out, finding);
+    if (ls_finding_is_finer(finding))
+        fprintf(out,
+                "  most of this candidate's tensors are in %s: if this one was computed from such, "
+                "say --computed %s\n",
+                format_names[c->judgement->mostly], format_names[c->judgement->mostly]);
     if (known && ls_cause_remedy(s->cause))
         fprintf(out, "  remedy: %s\n", ls_cause_remedy(s->cause));
     if (!known) LS_TRY(print_where(out, c, finding->tensor));
@@ -338,6 +353,8 @@ ls_status print_judgement(FILE *out, const checked *c)
               "weights, on its batch, and drop with its masks?\n",
               out);
     if (c->look) LS_TRY(print_look(out, c));
+    if (nothing_judged(j))
+        fputs("\nnothing was judged: give the inputs of these operations\n", out);
     fprintf(out, "\ncheck: %s, %zu equal, %zu explained, %zu different",
             ls_count_text(j->count, "tensor", count), j->equal, j->explained, j->different);
     if (j->unjudged > 0) fprintf(out, "; %zu of the explained not judged", j->unjudged);
