@@ -29,10 +29,16 @@ import math
 import mmap
 import os
 import re
+import signal
 import struct
 import sys
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError as absent:
+    if __name__ != "__main__":
+        raise
+    sys.exit(print("lockstep.py: NumPy is missing: %s" % absent, file=sys.stderr) or 2)
 
 VERSION = 2
 DTYPES = {"F32": "<f4", "F64": "<f8", "F16": "<f2", "BF16": "<u2", "I32": "<i4", "I64": "<i8",
@@ -120,8 +126,7 @@ class Safetensors(collections.UserDict):
                       "overlap nor hole is allowed", show(name), begin, last)
             last = end
         if last != self._bytes:
-            _fail(path, "%d bytes stand behind the data of its last tensor; none are allowed",
-                  self._bytes - last)
+            _fail(path, "%d bytes behind its last tensor; none are allowed", self._bytes - last)
 
     def _check(self, name, entry):
         where = "%s: tensor %s" % (self.path, show(name))
@@ -137,9 +142,7 @@ class Safetensors(collections.UserDict):
         if begin > end or end > self._bytes:
             _fail(where, "its data_offsets are %d to %d; the file has %d bytes of data", begin, end,
                   self._bytes)
-        needed = np.dtype(DTYPES[dtype]).itemsize
-        for extent in shape:
-            needed *= extent
+        needed = np.dtype(DTYPES[dtype]).itemsize * math.prod(shape)
         if end - begin != needed:
             _fail(where, "its data_offsets hold %d bytes; shape %s of %s has %d", end - begin,
                   show(shape), dtype, needed)
@@ -260,8 +263,7 @@ class Golden:
         for file, facts in self._get("files", dict).items() if check else ():
             opened = self.file(file)
             if hashlib.sha256(opened._map).hexdigest() != facts.get("sha256"):
-                _fail(opened.path, "not the file that manifest.json was written with: its SHA-256 "
-                      "differs")
+                _fail(opened.path, "not the file of manifest.json: its SHA-256 differs")
 
     def _get(self, key, kind):
         if not isinstance(self.manifest.get(key), kind):
@@ -414,14 +416,10 @@ def overview(golden):
 
 
 def tensor_lines(path, pattern):
-    if os.path.isdir(path):
-        file = Golden(path)
-        names = [name for name in file.names()
-                 if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name, "step*/" + pattern)]
-    else:
-        file = Safetensors(path)
-        names = fnmatch.filter(file, pattern)
-    for name in names:
+    file = Golden(path) if os.path.isdir(path) else Safetensors(path)
+    for name in file.names() if isinstance(file, Golden) else file:
+        if not any(fnmatch.fnmatch(name, of) for of in (pattern, "step*/" + pattern)):
+            continue
         values, about = file[name], file.about(name)
         yield "%-52s %-18s %-16s %s" % (
             name, list(values.shape), about[0] if "dims" not in about else " ".join(about["dims"]),
@@ -443,6 +441,8 @@ def main(words):
 
 
 if __name__ == "__main__":
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as head ends what it reads from
     try:
         sys.exit(main(sys.argv[1:]))
     except Error as fault:

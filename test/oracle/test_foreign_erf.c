@@ -60,9 +60,9 @@ static size_t outside(whole_step *s, const form *of, const char *name, bool back
     double *truth = malloc(n * sizeof *truth), *bound = malloc(n * sizeof *bound);
     double *values = malloc(n * sizeof *values);
     ck_assert(truth && bound && values);
-    ck_assert_int_eq(ls_operation_evaluate(&s->operands, place, ls_precision_of(LS_F32, 1), truth,
-                                           bound),
-                     LS_OK);
+    ck_assert_int_eq(
+        ls_operation_evaluate(&s->operands, place, ls_precision_of(LS_F32, 1), truth, bound),
+        LS_OK);
     for (size_t i = 0; i < n; i++) {
         float y, slope;
         activate(of, (float)x[i], &y, &slope);

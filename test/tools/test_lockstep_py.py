@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -338,6 +339,25 @@ def check_program(checks, folder, golden):
                           capture_output=True, text=True, check=False)
     checks.that(done.returncode == 2 and len(done.stderr.splitlines()) == 1 and
                 done.stdout == "", f"{done}")
+    # Its output is closed, as by `| head -1`.
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([sys.executable, "-B", script, golden.path, "*"], stdout=writing,
+                          stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    checks.that(done.returncode == -signal.SIGPIPE and done.stderr == b"", f"{done}")
+    # Without NumPy; a program that imports it gets the ImportError.
+    with open(os.path.join(folder, "numpy.py"), "w", encoding="utf-8") as file:
+        file.write("raise ImportError('no numpy here')\n")
+    for words, status, text in (
+            ([script, golden.path], 2, "lockstep.py: NumPy is missing: no numpy here"),
+            (["-c", "import lockstep"], 1, "ImportError: no numpy here")):
+        done = subprocess.run([sys.executable, "-B", *words], capture_output=True, text=True,
+                              check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(
+                                  [folder, os.path.dirname(script)])})
+        checks.that(done.returncode == status and done.stdout == "" and
+                    text in done.stderr.splitlines()[-1] and
+                    (status == 1 or len(done.stderr.splitlines()) == 1), f"{done}")
 
 
 # ---- with the program ----

@@ -33,9 +33,9 @@ static void make_options(check_settings *s, ls_option options[OPTIONS])
                                   "in which precision products were computed, if that is coarser "
                                   "than what was written; overrules what the numbers seem to be. "
                                   "With bf16 the rows of an embedding's gradient are taken to be "
-                                  "added up in bf16 too, other sums in f32. A tensor in f32 that was "
-                                  "computed from others in bf16 which the candidate does not have "
-                                  "shows it nowhere: it needs this");
+                                  "added up in bf16 too, other sums in f32. A tensor in f32 that "
+                                  "was computed from others in bf16 which the candidate does not "
+                                  "have shows it nowhere: it needs this");
     options[6] = ls_option_flag("digests", &s->digests,
                                 "first reads the whole golden directory and compares its digests; "
                                 "without it those of tensors that differ alone");

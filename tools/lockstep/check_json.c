@@ -111,14 +111,13 @@ static json_t *json_finding(const checked *c, const ls_finding *finding)
     for (size_t i = 0; i < s->also && i < LS_ALSO; i++)
         json_array_append_new(also, json_string(ls_cause_key(s->others[i])));
     const bool known = s->cause != LS_CAUSE_NONE;
-    return json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor",
-        finding->tensor->golden->name,
-        "tensors", tensors, "cause", known ? json_string(ls_cause_key(s->cause)) : json_null(),
-        "text", known ? json_string(ls_cause_text(s->cause)) : json_null(), "evidence",
-        s->evidence[0] ? shown(s->evidence) : json_null(), "also", also, "remedy",
-        known && remedy ? json_string(remedy) : json_null(), "missing", missing, "before", before,
-        "if_computed", json_finer(c, finding));
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor",
+                     finding->tensor->golden->name, "tensors", tensors, "cause",
+                     known ? json_string(ls_cause_key(s->cause)) : json_null(), "text",
+                     known ? json_string(ls_cause_text(s->cause)) : json_null(), "evidence",
+                     s->evidence[0] ? shown(s->evidence) : json_null(), "also", also, "remedy",
+                     known && remedy ? json_string(remedy) : json_null(), "missing", missing,
+                     "before", before, "if_computed", json_finer(c, finding));
 }
 
 static json_t *json_dimension(const ls_look_dimension *of)
