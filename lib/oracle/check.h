@@ -100,10 +100,10 @@ typedef struct ls_judgement {
     size_t count; /* in order of execution */
     ls_judged *tensors;
     size_t equal, explained, different;
-    size_t wanted;          /* golden tensors that `only` asks for, given or not */
-    size_t unjudged;        /* of the explained */
-    ls_dtype mostly;        /* BF16 or F16, when most of the candidate's tensors are in that or were
-                               taken for rounded to it; else F32 */
+    size_t wanted;   /* golden tensors that `only` asks for, given or not */
+    size_t unjudged; /* of the explained */
+    ls_dtype mostly; /* BF16 or F16, when most of the candidate's forward and backward tensors are
+                        in that or were taken for rounded to it; else F32 */
     const ls_judged *first; /* the first that differs, in order of execution; NULL: none */
     /* The operation that is to blame for it: the earliest different tensor that is wrong by itself.
      * NULL: the inputs of none are all there, see findings[0].missing. */

@@ -222,13 +222,15 @@ void ls_check_spread_precision(struct ls_check *check)
 
 /* ---- tensors that are written in a finer format than most ---- */
 
-/* BF16 or F16 if more than half are in it, else F32. */
+/* BF16 or F16 if more than half are in it, else F32. Programs that train in bf16 update weights of
+ * f32: the update does not count. */
 static ls_dtype format_of_most(const struct ls_check *check)
 {
     size_t count[LS_CHECK_PRECISIONS] = {0}, all = 0;
     for (size_t i = 0; i < check->steps * check->nodes; i++) {
-        if (!check->places[i].candidate) continue;
-        count[check->places[i].format]++;
+        const ls_check_place *place = &check->places[i];
+        if (!place->candidate || kind_at(check, place) == UPDATE) continue;
+        count[place->format]++;
         all++;
     }
     if (2 * count[LS_BF16] > all) return LS_BF16;

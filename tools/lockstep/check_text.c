@@ -315,8 +315,8 @@ static ls_status print_finding(FILE *out, const checked *c, size_t number)
     print_missing(out, finding);
     if (ls_finding_is_finer(finding))
         fprintf(out,
-                "  most of this candidate's tensors are in %s: if this one was computed from such, "
-                "say --computed %s\n",
+                "  most of this candidate's forward and backward tensors are in %s: if this one "
+                "was computed from such, say --computed %s\n",
                 format_names[c->judgement->mostly], format_names[c->judgement->mostly]);
     if (known && ls_cause_remedy(s->cause))
         fprintf(out, "  remedy: %s\n", ls_cause_remedy(s->cause));
