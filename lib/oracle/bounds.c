@@ -37,6 +37,7 @@ struct ls_truth {
     double *bounds;  /* the same */
     double *spreads; /* the same: root mean square */
     double **rows;   /* the same: of each run of rows */
+    struct ls_truth *wide_params; /* of a narrow precision: parameters that are kept in binary32 */
 };
 
 /* One run, looked at: the truth, which is kept, or another, held against it. */
@@ -45,6 +46,9 @@ typedef struct looking {
     ls_moved *moved;    /* distances per tensor; NULL: this is the truth */
     double scale;       /* of distances */
     const double *most; /* which are limited then: see most_of; NULL: they are not */
+    /* What this run and the truth began with: of a parameter, what the steps changed is compared.
+     * How far the weights were moved is no part of what a right step may differ by. */
+    double *const *begun, *const *truth_begun;
     const ls_truth_options *options;
     uint64_t done, of;
     const char *what;
@@ -75,6 +79,19 @@ static double most_of(const looking *l, uint64_t step, int node)
     return ls_graph_zero_on_paper(l->truth->graph, node) ? HUGE_VAL : 0;
 }
 
+/* How far element i of a tensor is from the truth's. */
+static double moved_by(const looking *l, const ls_graph_node *of, size_t i, double truth,
+                       double value)
+{
+    if (of->make != LS_MAKE_UPDATED) return l->scale * distance_of(truth, value);
+    const int param = of->params[0];
+    const double moved = l->begun[param][i] - l->truth_begun[param][i];
+    double distance = distance_of(truth + moved, value);
+    /* Noise is scaled up, but not the last rounding of what is stored in binary32. */
+    if (l->scale > 1) distance -= 2 * ls_unit_roundoff(LS_F32) * fabs(value);
+    return l->scale * (distance < 0 ? 0 : distance);
+}
+
 static ls_status look(void *context, ls_rank *rank, const ls_view *view)
 {
     ls_status status = LS_OK;
@@ -95,6 +112,7 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *view)
             LS_FAIL(LS_ERR_MEMORY, "no memory for %zu values of %s in binary64", n,
                     truth->graph->nodes[node].name);
     }
+    const ls_graph_node *of = &truth->graph->nodes[node];
     const double most = l->most ? most_of(l, view->step, node) : HUGE_VAL;
     for (size_t r = 0; r < rows; r++) {
         const void *row = ls_view_row(view, r);
@@ -104,7 +122,7 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *view)
             const double value = value_at(view, row, i);
             if (l->moved)
                 ls_moved_note(&l->moved[place], first + i,
-                              fmin(l->scale * distance_of(own[i], value), most));
+                              fmin(moved_by(l, of, first + i, own[i], value), most));
             else
                 own[i] = value;
         }
@@ -142,6 +160,8 @@ static ls_status run_once(looking *l, const ls_run *run, const ls_bounds_start *
     const ls_watcher watcher = {.context = l, .step = advance};
 
     initial.values = (const double *const *)values;
+    l->begun = values;
+    l->truth_begun = start->values;
     once.initial = &initial;
     once.load = once.save = once.trace = NULL;
     once.seed = start->seed;
@@ -220,9 +240,11 @@ static ls_status noise(looking *l, const ls_run *run, ls_bounds_start *start, ls
         const ls_moved *from = &l->moved[i];
         const double more = wide.margin / narrow.margin;
         double most = from->most * more;
-        if (truth->graph->nodes[i % nodes].make == LS_MAKE_UPDATED)
-            most = fmin(most, apart[i / nodes] / narrow.margin);
-        else if (most < next_to_nothing * moved[i].most)
+        if (truth->graph->nodes[i % nodes].make == LS_MAKE_UPDATED) {
+            /* A step that is next to nothing in the truth may turn round in any run. */
+            moved[i].turned = isfinite(apart[i / nodes]) ? apart[i / nodes] : 0;
+            most = moved[i].turned > 0 ? moved[i].turned / narrow.margin : most;
+        } else if (most < next_to_nothing * moved[i].most)
             continue;
         moved[i].most = fmax(moved[i].most, most);
         for (size_t g = 0; g <= from->groups; g++)
@@ -247,41 +269,71 @@ static double two_digits(double bound)
     return ceil(bound / unit) * unit;
 }
 
-static ls_status set_rows(ls_truth *truth, size_t i, const ls_moved *moved, allowance a,
-                          double unit)
+static ls_status set_rows(ls_truth *to, size_t i, const double *values, const ls_moved *moved,
+                          allowance a, double unit)
 {
     ls_status status = LS_OK;
-    double *rows = truth->rows[i] = malloc((moved->groups + 1) * sizeof *rows);
+    double *rows = to->rows[i] = malloc((moved->groups + 1) * sizeof *rows);
     const double all = sqrt(moved->squares[moved->groups]);
     if (!rows) LS_FAIL(LS_ERR_MEMORY, "no memory for a bound per row");
     for (size_t g = 0; g < moved->groups; g++) {
         const size_t first = g * moved->run, left = moved->elements - first;
         const double value =
-            ls_root_mean_square(truth->values[i] + first, left < moved->run ? left : moved->run);
-        rows[g] =
-            a.row_spread * sqrt(moved->squares[g]) + a.row_share * all + a.roundings * unit * value;
+            ls_root_mean_square(values + first, left < moved->run ? left : moved->run);
+        rows[g] = a.row_spread * sqrt(moved->squares[g]) + a.row_share * all +
+                  moved->turned / sqrt((double)moved->run) + a.roundings * unit * value;
     }
 exit:
     return status;
 }
 
-static ls_status set_bounds(ls_truth *truth, const ls_moved *moved, ls_dtype dtype)
+/* The bounds of a tensor that is `values` in the truth, and stored in a format of roundoff `unit`
+ * that allows `a`. */
+static ls_status set_bound(ls_truth *to, size_t i, const double *values, const ls_moved *moved,
+                           allowance a, double unit)
+{
+    ls_status status = LS_OK;
+    const size_t n = moved->elements;
+    to->bounds[i] = two_digits(a.margin * moved->most + a.roundings * unit * ls_largest(values, n));
+    if (ls_graph_zero_on_paper(to->graph, (int)(i % to->graph->count))) goto exit; /* no size */
+    to->spreads[i] = two_digits(a.spread * sqrt(moved->squares[moved->groups]) +
+                                moved->turned / sqrt((double)n) +
+                                a.roundings * unit * ls_root_mean_square(values, n));
+    LS_TRY(set_rows(to, i, values, moved, a, unit));
+exit:
+    return status;
+}
+
+/* A parameter that is kept in binary32: the weights as they were given, and the steps. */
+static ls_status set_wide_param(ls_truth *to, size_t i, const double *values, const ls_moved *moved,
+                                const ls_bounds_start *start)
+{
+    ls_status status = LS_OK;
+    const size_t n = moved->elements;
+    const int param = to->graph->nodes[i % to->graph->count].params[0];
+    const double *rounded = start->values[param], *given = start->given[param];
+    allowance a = narrow;
+    a.roundings = wide.roundings;
+    double *right = to->values[i] = malloc((n + 1) * sizeof *right);
+    if (!right) LS_FAIL(LS_ERR_MEMORY, "no memory for a parameter's %zu values in binary64", n);
+    for (size_t e = 0; e < n; e++) right[e] = given[e] + (values[e] - rounded[e]);
+    LS_TRY(set_bound(to, i, right, moved, a, ls_unit_roundoff(LS_F32)));
+exit:
+    return status;
+}
+
+static ls_status set_bounds(ls_truth *truth, const ls_moved *moved, ls_dtype dtype,
+                            const ls_bounds_start *start)
 {
     ls_status status = LS_OK;
     const size_t nodes = truth->graph->count;
     const allowance a = is_narrow(dtype) ? narrow : wide;
-    const double unit = ls_unit_roundoff(dtype);
     for (size_t i = 0; i < truth->steps * nodes; i++) {
         const double *values = truth->values[i];
-        truth->bounds[i] = truth->spreads[i] = (double)INFINITY;
         if (!values) continue;
-        const size_t n = moved[i].elements;
-        truth->bounds[i] =
-            two_digits(a.margin * moved[i].most + a.roundings * unit * ls_largest(values, n));
-        if (ls_graph_zero_on_paper(truth->graph, (int)(i % nodes))) continue; /* has no size */
-        truth->spreads[i] = two_digits(a.spread * sqrt(moved[i].squares[moved[i].groups]) +
-                                       a.roundings * unit * ls_root_mean_square(values, n));
-        LS_TRY(set_rows(truth, i, &moved[i], a, unit));
+        LS_TRY(set_bound(truth, i, values, &moved[i], a, ls_unit_roundoff(dtype)));
+        if (!truth->wide_params || truth->graph->nodes[i % nodes].make != LS_MAKE_UPDATED) continue;
+        LS_TRY(set_wide_param(truth->wide_params, i, values, &moved[i], start));
     }
 exit:
     return status;
@@ -308,6 +360,30 @@ static void forget_values(ls_truth *truth)
     }
 }
 
+/* One whose bounds are unknown. */
+static ls_status create(ls_truth **ret_truth, const ls_graph *graph, uint64_t first, size_t steps)
+{
+    ls_status status = LS_OK;
+    const size_t n = steps * graph->count;
+    ls_truth *truth = calloc(1, sizeof *truth);
+    if (!truth) LS_FAIL(LS_ERR_MEMORY, "no memory for the truth of a run");
+    truth->graph = graph;
+    truth->first = first;
+    truth->steps = steps;
+    truth->values = calloc(n + 1, sizeof *truth->values);
+    truth->bounds = calloc(n + 1, sizeof *truth->bounds);
+    truth->spreads = calloc(n + 1, sizeof *truth->spreads);
+    truth->rows = calloc(n + 1, sizeof *truth->rows);
+    if (!truth->values || !truth->bounds || !truth->spreads || !truth->rows)
+        LS_FAIL(LS_ERR_MEMORY, "no memory for the truth of %zu steps", steps);
+    for (size_t i = 0; i < n; i++) truth->bounds[i] = truth->spreads[i] = (double)INFINITY;
+    *ret_truth = truth;
+    truth = NULL;
+exit:
+    ls_truth_destroy(&truth);
+    return status;
+}
+
 ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph *graph,
                         const ls_truth_options *options)
 {
@@ -316,21 +392,15 @@ ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph 
     ls_bounds_start start = {0};
     ls_moved *moved = NULL;
     size_t n = 0;
-    ls_truth *truth = calloc(1, sizeof *truth);
+    ls_truth *truth = NULL;
 
-    if (!truth) LS_FAIL(LS_ERR_MEMORY, "no memory for the truth of a run");
-    truth->graph = graph;
-    truth->placed = options->place != NULL;
     LS_TRY(ls_bounds_start_create(&start, run, graph->table, options->dtype));
-    truth->first = start.initial.step;
-    truth->steps = run->steps > truth->first ? (size_t)(run->steps - truth->first) : 0;
-    n = truth->steps * graph->count;
-    truth->values = calloc(n + 1, sizeof *truth->values);
-    truth->bounds = calloc(n + 1, sizeof *truth->bounds);
-    truth->spreads = calloc(n + 1, sizeof *truth->spreads);
-    truth->rows = calloc(n + 1, sizeof *truth->rows);
-    if (!truth->values || !truth->bounds || !truth->spreads || !truth->rows)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the truth of %zu steps", truth->steps);
+    const uint64_t first = start.initial.step;
+    const size_t steps = run->steps > first ? (size_t)(run->steps - first) : 0;
+    n = steps * graph->count;
+    LS_TRY(create(&truth, graph, first, steps));
+    truth->placed = options->place != NULL;
+    if (is_narrow(options->dtype)) LS_TRY(create(&truth->wide_params, graph, first, steps));
     LS_TRY(ls_moved_create(&moved, graph, truth->steps));
 
     looking l = {.truth = truth, .options = options, .scale = 1, .what = "truth"};
@@ -342,7 +412,7 @@ ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph 
     l.moved = moved;
     LS_TRY(probe(&l, run, &start, options->dtype, probes));
     if (is_narrow(options->dtype)) LS_TRY(noise(&l, run, &start, options->dtype, probes));
-    LS_TRY(set_bounds(truth, moved, options->dtype));
+    LS_TRY(set_bounds(truth, moved, options->dtype, &start));
     LS_TRY(hand_over(truth, options));
     if (!options->keep) forget_values(truth);
     *ret_truth = truth;
@@ -357,6 +427,7 @@ exit:
 void ls_truth_destroy(ls_truth **truth)
 {
     if (!truth || !*truth) return;
+    ls_truth_destroy(&(*truth)->wide_params);
     forget_values(*truth);
     for (size_t i = 0; (*truth)->rows && i < (*truth)->steps * (*truth)->graph->count; i++)
         free((*truth)->rows[i]);
@@ -371,6 +442,11 @@ static bool has_place(const ls_truth *truth, uint64_t step, int node, size_t *re
 {
     *ret_place = (size_t)(step - truth->first) * truth->graph->count + (size_t)node;
     return step >= truth->first && step - truth->first < truth->steps && node >= 0;
+}
+
+const ls_truth *ls_truth_wide_params(const ls_truth *truth)
+{
+    return truth->wide_params;
 }
 
 double ls_truth_bound(const ls_truth *truth, uint64_t step, int node)

@@ -4,7 +4,8 @@
  * The truth is the run on one rank in binary64 with plain products. The distance is found by doing
  * it again, several times, with every weight moved by a unit in the precision's last place, up or
  * down at random (every run another): the farthest that a tensor then moves, times a margin, and a
- * few roundings of its largest value are its bound. It follows the conditioning of the computation,
+ * few roundings of its largest value are its bound. Of a parameter the steps are compared, what the
+ * run added to the weights that it began with. It follows the conditioning of the computation,
  * and is measured, not derived; what a single operation may do is operation.h.
  *
  * The largest distance of any element is a bound that one heavy tail makes useless: in a narrow
@@ -47,6 +48,12 @@ typedef struct ls_truth_options {
 ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph *graph,
                         const ls_truth_options *options) LS_MUST_USE;
 void ls_truth_destroy(ls_truth **truth);
+
+/* Parameters that a program keeps in binary32 while it computes in F16 or BF16, for the functions
+ * below: the weights as they were given plus the steps of the truth, and what steps may differ by,
+ * without the narrow format's rounding of the parameter itself. NULL: the precision is not narrow.
+ */
+const ls_truth *ls_truth_wide_params(const ls_truth *truth);
 
 /* Largest absolute distance from the truth that is expected of any element, to two digits;
  * infinity: unknown (a moved run diverged, or the run has no such step). */

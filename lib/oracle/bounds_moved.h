@@ -10,6 +10,7 @@ typedef struct ls_moved {
     size_t elements, run,
         groups;      /* run: ls_bounds_run; groups of so many elements, the last less */
     double most;     /* the largest distance of any run */
+    double turned;   /* how far one element may be off that no run shows: AdamW's steps; or 0 */
     double *squares; /* largest mean square of any run: of each group, then of all */
     double *now;     /* sums of squares in the run that is going on, the same */
 } ls_moved;

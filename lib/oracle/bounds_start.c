@@ -86,9 +86,13 @@ ls_status ls_bounds_start_create(ls_bounds_start *ret_start, const ls_run *run,
     if (run->load && !run->initial && !run->seed_given)
         LS_TRY(ls_checkpoint_seed(run->load, run->seed, &s.seed));
     LS_TRY(begin(&s, run));
-    for (size_t p = 0; p < table->count && (dtype == LS_F16 || dtype == LS_BF16); p++)
-        for (size_t i = 0; i < ls_param_elements(&table->params[p]); i++)
+    const bool narrow = dtype == LS_F16 || dtype == LS_BF16;
+    if (narrow) LS_TRY(make(table, &s.given));
+    for (size_t p = 0; p < table->count && narrow; p++)
+        for (size_t i = 0; i < ls_param_elements(&table->params[p]); i++) {
+            s.given[p][i] = s.values[p][i];
             s.values[p][i] = ls_rounded_to(dtype, s.values[p][i]);
+        }
     s.initial.values = (const double *const *)s.values;
     s.initial.moment1 = (const double *const *)s.moment1;
     s.initial.moment2 = (const double *const *)s.moment2;
@@ -101,8 +105,9 @@ exit:
 
 void ls_bounds_start_free(ls_bounds_start *start)
 {
-    double **const arrays[] = {start->values, start->moment1, start->moment2, start->moved};
-    for (size_t a = 0; a < 4; a++) {
+    double **const arrays[] = {start->values, start->moment1, start->moment2, start->given,
+                               start->moved};
+    for (size_t a = 0; a < sizeof arrays / sizeof *arrays; a++) {
         for (size_t p = 0; arrays[a] && p < start->table->count; p++) free(arrays[a][p]);
         free(arrays[a]);
     }

@@ -10,6 +10,7 @@ typedef struct ls_bounds_start {
     uint64_t seed;      /* of the run: a checkpoint's own unless one was given */
     ls_initial initial; /* the first three arrays below */
     double **values, **moment1, **moment2;
+    double **given; /* the weights before they were rounded; NULL: they were not */
     double **moved; /* see ls_bounds_move */
 } ls_bounds_start;
 

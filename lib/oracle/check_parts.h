@@ -48,7 +48,8 @@ typedef struct ls_check_place {
     ls_check_formats formats;
     ls_dtype format;    /* of the candidate's values */
     ls_dtype passed;    /* as what reads it takes it: a guess about one tensor is not passed on */
-    ls_dtype precision; /* coarsest of all that it depends on, as passed, and of its own format */
+    ls_dtype shared;    /* as most of its kind are: what depends on it, however far, is judged so */
+    ls_dtype precision; /* coarsest of all that it depends on, as shared, and of its own format */
     ls_dtype spread;    /* the same without a guess about this one: passed to what depends on it */
     bool known;         /* precision: the candidate has any of that */
     const struct ls_check_place *source; /* where `precision` comes from; NULL: --computed */

@@ -1,12 +1,13 @@
 /* check_precision.c - in which precision a candidate computed each of its tensors.
  *
- * A file in BF16 or F16 is a fact. An F32 tensor whose every value is a number of bf16 was rounded
+ * A file in BF16 or F16 is a fact about that tensor. An F32 tensor whose every value is a number of bf16 was rounded
  * to it, if its numbers can tell: there are many, they have more bits together than bf16 has
  * (rounding noise is multiples of one power of two), the golden tensor is not like that itself (a
  * copy of weights given in bf16), it is not zero on paper, and larger than its own rounding noise.
  * That much is believed of the tensor. What depends on it is judged as coarse only when most
- * tensors of its kind are alike: a program that computes in bf16 and widens shows it in nearly all.
- * --computed overrules: nothing is guessed to be coarser than it says.
+ * tensors of its kind are alike, stored in that format or rounded to it: a program that computes in
+ * bf16 shows it in nearly all, and one tensor that was written in fewer bits says nothing of how
+ * the others were computed. --computed overrules: nothing is guessed to be coarser than it says.
  *
  * Of binary32 written as binary64 most tensors must show it: what is copied from weights given in
  * binary32 has their numbers in every precision. */
@@ -115,20 +116,25 @@ static ls_status find_narrow(struct ls_check *check, ls_dtype format)
     if (!telling) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the formats of tensors");
     for (size_t i = 0; i < places; i++) {
         const ls_check_place *place = &check->places[i];
-        if (!place->candidate || place->candidate->dtype > LS_F64) continue;
-        LS_TRY(tells(check, place, format, &telling[i]));
+        if (!place->candidate) continue;
+        const bool stored = place->candidate->dtype == format;
+        if (!stored && place->candidate->dtype > LS_F64) continue;
+        if (!stored) LS_TRY(tells(check, place, format, &telling[i]));
         const kind k = kind_at(check, place);
-        const bool other = !fits(place, format) && place->golden->count >= TELLING;
-        yes[k] += telling[i];
-        of[k] += telling[i] || other;
+        const bool sizeable = place->golden->count >= TELLING;
+        const bool other = !stored && !fits(place, format) && sizeable;
+        yes[k] += telling[i] || (stored && sizeable);
+        of[k] += telling[i] || (stored && sizeable) || other;
     }
     for (int k = 0; k < KINDS; k++) shown = shown || agreed(yes[k], of[k]);
     for (size_t i = 0; i < places; i++) {
         ls_check_place *place = &check->places[i];
-        if (!place->candidate || !fits(place, format) || !(telling[i] || shown)) continue;
+        if (!place->candidate) continue;
+        const bool stored = place->candidate->dtype == format;
+        if (!stored && (!fits(place, format) || !(telling[i] || shown))) continue;
         const kind k = kind_at(check, place);
         place->format = format;
-        if (agreed(yes[k], of[k])) place->passed = format;
+        if (agreed(yes[k], of[k])) place->passed = place->shared = format;
     }
 exit:
     free(telling);
@@ -151,7 +157,7 @@ static void find_binary32(struct ls_check *check)
         ls_check_place *place = &check->places[i];
         if (!place->formats.f32) continue;
         if (place->format == LS_F64) place->format = LS_F32;
-        if (place->passed == LS_F64) place->passed = LS_F32;
+        if (place->passed == LS_F64) place->passed = place->shared = LS_F32;
     }
 }
 
@@ -161,7 +167,9 @@ ls_status ls_check_find_formats(struct ls_check *check)
     const ls_check_options *options = &check->options;
     for (size_t i = 0; i < check->steps * check->nodes; i++) {
         ls_check_place *place = &check->places[i];
-        if (place->candidate) place->format = place->passed = place->candidate->dtype;
+        if (!place->candidate) continue;
+        place->format = place->passed = place->shared = place->candidate->dtype;
+        if (place->shared > LS_F64) place->shared = check->golden->run.dtype;
     }
     if (check->golden->kind == LS_GOLDEN_INTEGERS) goto exit; /* which are numbers of all formats */
     LS_TRY(ls_check_work(check, look_at, check->candidate->count, "looking at formats"));
@@ -209,7 +217,7 @@ void ls_check_spread_precision(struct ls_check *check)
                            &check->places[first - check->nodes + (size_t)check->updated[list[k]]]);
         if (place->candidate && check->options.has_computed)
             coarsen(place, check->options.computed, NULL);
-        if (place->candidate) coarsen(place, place->passed, place);
+        if (place->candidate) coarsen(place, place->shared, place);
         place->spread = place->precision;
         if (place->candidate) coarsen(place, place->format, place);
         if (!place->judged) continue;

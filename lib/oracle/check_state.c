@@ -182,6 +182,14 @@ static double order_of_sum(const struct ls_check *check, const ls_check_place *p
     return MARGIN * sqrt(elements) * ls_precision_of(place->precision, 1).sum * norm;
 }
 
+/* Whether a parameter is stored in binary32 although gradients were computed in a narrow format. */
+static bool keeps_wide_params(const struct ls_check *check, const ls_check_place *place)
+{
+    return check->graph->nodes[place->golden->node].make == LS_MAKE_UPDATED &&
+           ls_check_is_coarser(place->precision, place->format) &&
+           ls_truth_wide_params(check->truths[place->precision]);
+}
+
 ls_check_run_bound ls_check_bounds(const struct ls_check *check, const ls_check_place *place)
 {
     const ls_golden_tensor *golden = place->golden;
@@ -193,6 +201,7 @@ ls_check_run_bound ls_check_bounds(const struct ls_check *check, const ls_check_
         of.most = golden->bound + more;
         of.spread = golden->bound_rms + more;
     } else if (truth) {
+        if (keeps_wide_params(check, place)) truth = ls_truth_wide_params(truth);
         of.truth = ls_truth_values(truth, golden->step, golden->node);
         of.most = ls_truth_bound(truth, golden->step, golden->node);
         of.spread = ls_truth_spread(truth, golden->step, golden->node);

@@ -299,6 +299,56 @@ START_TEST(the_norm_alone_is_judged)
 }
 END_TEST
 
+/* ---- steps of parameters that are kept in binary32 ---- */
+
+static void half_step(check_fixture *c, size_t step, int node, const ls_operands *operands,
+                      double *values)
+{
+    const ls_graph_node *of = &c->f.graph->nodes[node];
+    (void)step;
+    if (of->make != LS_MAKE_UPDATED) return;
+    for (size_t i = 0; i < ls_graph_elements(c->f.graph, node); i++)
+        values[i] = (values[i] + operands->params[of->params[0]][i]) / 2;
+}
+
+/* Parameters in binary32, and of the other tensors those of one kind, in bf16. */
+static void keep_params_and(check_fixture *c, ls_operation_kind kind)
+{
+    for (size_t n = 0; n < c->f.graph->count; n++) {
+        const ls_operation_kind make = c->f.graph->nodes[n].make;
+        if (make == LS_MAKE_UPDATED) continue;
+        if (make == kind) {
+            c->dtypes[n] = LS_BF16;
+            continue;
+        }
+        free(c->mine[0][n]);
+        c->mine[0][n] = NULL;
+    }
+}
+
+/* One tensor that is stored in bf16 says nothing of the parameters. Gradients in bf16 do, but not
+ * that half of each step may be missing, however coarse bf16 is next to a weight. */
+START_TEST(steps_in_binary32_are_judged_as_steps)
+{
+    static const ls_operation_kind kinds[] = {LS_MAKE_UPDATED, LS_MAKE_GRADIENT_NORM, LS_MAKE_LOGITS,
+                                              LS_MAKE_PARAM_GRADIENT};
+    const ls_operation_kind kind = kinds[_i];
+    check_fixture c;
+    const ls_config config = check_config("gpt2-nano");
+    check_fixture_begin(&c, &config, 1);
+    for (int wrong = 0; wrong < 2; wrong++) {
+        candidate_computed(&c, LS_F32, wrong ? half_step : NULL);
+        keep_params_and(&c, kind);
+        check_fixture_judge(&c, NULL);
+        const ls_judged *weight = judged_of(&c, "param.layers.0.mlp.up.weight");
+        ck_assert_int_eq(weight->verdict == LS_DIFFERENT_TENSOR, wrong);
+        ck_assert_int_eq(weight->precision, kind == LS_MAKE_PARAM_GRADIENT ? LS_BF16 : LS_F32);
+        if (!wrong) ck_assert_uint_eq(c.judgement->different, 0);
+    }
+    check_fixture_end(&c);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("check_precision");
@@ -314,6 +364,7 @@ int main(void)
     tcase_add_loop_test(tests, mixed_precision_is_explained, 0, 2);
     tcase_add_test(tests, products_in_half_precision_must_be_said);
     tcase_add_loop_test(tests, the_norm_alone_is_judged, 0, 4);
+    tcase_add_loop_test(tests, steps_in_binary32_are_judged_as_steps, 0, 4);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
