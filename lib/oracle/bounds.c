@@ -6,6 +6,7 @@
 
 #include "oracle/bounds_moved.h"
 #include "oracle/bounds_start.h"
+#include "oracle/bounds_truth.h"
 #include "oracle/view_rows.h"
 
 enum { PROBES = 4 };
@@ -27,18 +28,6 @@ typedef struct allowance {
 static const allowance wide = {16, 16, 16, 16, 4}, narrow = {4, 4, 1.5, 3, 1};
 /* Moved weights say next to nothing of a tensor whose rounding noise is so many times as large. */
 static const double next_to_nothing = 256;
-
-struct ls_truth {
-    const ls_graph *graph;
-    uint64_t first; /* step */
-    size_t steps;
-    double **values; /* [step * nodes + node] */
-    bool placed;     /* they stand in the caller's room */
-    double *bounds;  /* the same */
-    double *spreads; /* the same: root mean square */
-    double **rows;   /* the same: of each run of rows */
-    struct ls_truth *wide_params; /* of a narrow precision: parameters that are kept in binary32 */
-};
 
 /* One run, looked at: the truth, which is kept, or another, held against it. */
 typedef struct looking {
@@ -352,38 +341,6 @@ exit:
     return status;
 }
 
-static void forget_values(ls_truth *truth)
-{
-    for (size_t i = 0; truth->values && i < truth->steps * truth->graph->count; i++) {
-        if (!truth->placed) free(truth->values[i]);
-        truth->values[i] = NULL;
-    }
-}
-
-/* One whose bounds are unknown. */
-static ls_status create(ls_truth **ret_truth, const ls_graph *graph, uint64_t first, size_t steps)
-{
-    ls_status status = LS_OK;
-    const size_t n = steps * graph->count;
-    ls_truth *truth = calloc(1, sizeof *truth);
-    if (!truth) LS_FAIL(LS_ERR_MEMORY, "no memory for the truth of a run");
-    truth->graph = graph;
-    truth->first = first;
-    truth->steps = steps;
-    truth->values = calloc(n + 1, sizeof *truth->values);
-    truth->bounds = calloc(n + 1, sizeof *truth->bounds);
-    truth->spreads = calloc(n + 1, sizeof *truth->spreads);
-    truth->rows = calloc(n + 1, sizeof *truth->rows);
-    if (!truth->values || !truth->bounds || !truth->spreads || !truth->rows)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the truth of %zu steps", steps);
-    for (size_t i = 0; i < n; i++) truth->bounds[i] = truth->spreads[i] = (double)INFINITY;
-    *ret_truth = truth;
-    truth = NULL;
-exit:
-    ls_truth_destroy(&truth);
-    return status;
-}
-
 ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph *graph,
                         const ls_truth_options *options)
 {
@@ -398,9 +355,10 @@ ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph 
     const uint64_t first = start.initial.step;
     const size_t steps = run->steps > first ? (size_t)(run->steps - first) : 0;
     n = steps * graph->count;
-    LS_TRY(create(&truth, graph, first, steps));
+    LS_TRY(ls_truth_create(&truth, graph, first, steps));
     truth->placed = options->place != NULL;
-    if (is_narrow(options->dtype)) LS_TRY(create(&truth->wide_params, graph, first, steps));
+    if (is_narrow(options->dtype))
+        LS_TRY(ls_truth_create(&truth->wide_params, graph, first, steps));
     LS_TRY(ls_moved_create(&moved, graph, truth->steps));
 
     looking l = {.truth = truth, .options = options, .scale = 1, .what = "truth"};
@@ -414,7 +372,7 @@ ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph 
     if (is_narrow(options->dtype)) LS_TRY(noise(&l, run, &start, options->dtype, probes));
     LS_TRY(set_bounds(truth, moved, options->dtype, &start));
     LS_TRY(hand_over(truth, options));
-    if (!options->keep) forget_values(truth);
+    if (!options->keep) ls_truth_forget_values(truth);
     *ret_truth = truth;
     truth = NULL;
 exit:
@@ -422,53 +380,4 @@ exit:
     ls_bounds_start_free(&start);
     ls_truth_destroy(&truth);
     return status;
-}
-
-void ls_truth_destroy(ls_truth **truth)
-{
-    if (!truth || !*truth) return;
-    ls_truth_destroy(&(*truth)->wide_params);
-    forget_values(*truth);
-    for (size_t i = 0; (*truth)->rows && i < (*truth)->steps * (*truth)->graph->count; i++)
-        free((*truth)->rows[i]);
-    free((*truth)->values);
-    free((*truth)->bounds), free((*truth)->spreads), free((*truth)->rows);
-    free(*truth);
-    *truth = NULL;
-}
-
-/* Of a step and node; false: there is none. */
-static bool has_place(const ls_truth *truth, uint64_t step, int node, size_t *ret_place)
-{
-    *ret_place = (size_t)(step - truth->first) * truth->graph->count + (size_t)node;
-    return step >= truth->first && step - truth->first < truth->steps && node >= 0;
-}
-
-const ls_truth *ls_truth_wide_params(const ls_truth *truth)
-{
-    return truth->wide_params;
-}
-
-double ls_truth_bound(const ls_truth *truth, uint64_t step, int node)
-{
-    size_t place;
-    return has_place(truth, step, node, &place) ? truth->bounds[place] : (double)INFINITY;
-}
-
-double ls_truth_spread(const ls_truth *truth, uint64_t step, int node)
-{
-    size_t place;
-    return has_place(truth, step, node, &place) ? truth->spreads[place] : (double)INFINITY;
-}
-
-const double *ls_truth_rows(const ls_truth *truth, uint64_t step, int node)
-{
-    size_t place;
-    return has_place(truth, step, node, &place) ? truth->rows[place] : NULL;
-}
-
-const double *ls_truth_values(const ls_truth *truth, uint64_t step, int node)
-{
-    size_t place;
-    return has_place(truth, step, node, &place) ? truth->values[place] : NULL;
 }

@@ -1,13 +1,14 @@
 /* check_precision.c - in which precision a candidate computed each of its tensors.
  *
- * A file in BF16 or F16 is a fact about that tensor. An F32 tensor whose every value is a number of bf16 was rounded
- * to it, if its numbers can tell: there are many, they have more bits together than bf16 has
- * (rounding noise is multiples of one power of two), the golden tensor is not like that itself (a
- * copy of weights given in bf16), it is not zero on paper, and larger than its own rounding noise.
- * That much is believed of the tensor. What depends on it is judged as coarse only when most
- * tensors of its kind are alike, stored in that format or rounded to it: a program that computes in
- * bf16 shows it in nearly all, and one tensor that was written in fewer bits says nothing of how
- * the others were computed. --computed overrules: nothing is guessed to be coarser than it says.
+ * A file in BF16 or F16 is a fact about that tensor. An F32 tensor whose every value is a number of
+ * bf16 was rounded to it, if its numbers can tell: there are many, they have more bits together
+ * than bf16 has (rounding noise is multiples of one power of two), the golden tensor is not like
+ * that itself (a copy of weights given in bf16), it is not zero on paper, and larger than its own
+ * rounding noise. That much is believed of the tensor. What depends on it is judged as coarse only
+ * when most tensors of its kind are alike, stored in that format or rounded to it: a program that
+ * computes in bf16 shows it in nearly all, and one tensor that was written in fewer bits says
+ * nothing of how the others were computed. --computed overrules: nothing is guessed to be coarser
+ * than it says.
  *
  * Of binary32 written as binary64 most tensors must show it: what is copied from weights given in
  * binary32 has their numbers in every precision. */
