@@ -61,10 +61,11 @@ static const struct {
                                       "batch-norm statistics averaged with unequal counts", 6},
     [LS_CAUSE_WEIGHT_GRADIENT] = {"weight-gradient-not-reduced", "weight gradient not reduced", 7},
     [LS_CAUSE_RUNNING] = {"running-statistics", "running statistics moved by another rule", 8},
-    [LS_CAUSE_POOLING] = {"pooling", "another divisor or another of equals in pooling", 9},
+    [LS_CAUSE_POOLING] = {"pooling", "another token, divisor or maximum in pooling", 9},
     [LS_CAUSE_KERNEL_FLIPPED] = {"kernel-flipped", "kernels turned by half a turn", 9},
-    [LS_CAUSE_POSITIONS] = {"positions", "positions that begin again, or rotary pairs otherwise",
-                            19},
+    [LS_CAUSE_POSITIONS] = {"positions",
+                            "positions that begin again or elsewhere, or rotary pairs otherwise",
+                            18},
     [LS_CAUSE_PADDED_SIDE] = {"padded-side", "windows padded on the other side", 9},
     [LS_CAUSE_RESPONSE_ALPHA] = {"response-alpha", "response norm's alpha divided by its span", 9},
     [LS_CAUSE_ROTARY] = {"rotary-angles", "rotary angles by another rule", 19},
@@ -307,12 +308,12 @@ exit:
     return status;
 }
 
-static bool is_wrong(const ls_search *search)
+static size_t count_wrong(const ls_search *search)
 {
+    size_t wrong = 0;
     for (size_t i = 0; i < search->n; i++)
-        if (!(fabs(search->candidate[i] - search->of->right[i]) <= search->of->bound[i]))
-            return true;
-    return false;
+        if (!(fabs(search->candidate[i] - search->of->right[i]) <= search->of->bound[i])) wrong++;
+    return wrong;
 }
 
 /* NaN and infinity explain nothing, and nothing explains them. */
@@ -324,17 +325,26 @@ static bool is_finite(const ls_search *search)
 }
 
 /* One number that several hypotheses explain chooses among none: they are listed. So is what one
- * explains that may lie anywhere before it, unless another tensor has that cause. */
-static void weigh_one_number(ls_search *search)
+ * explains that may lie anywhere before it, unless another tensor has that cause. The same holds of
+ * a few wrong elements of a parameter. */
+static void weigh_one_number(ls_search *search, size_t wrong)
 {
     ls_suspicion *best = &search->best;
     size_t causes_that_fit = 0, length;
     for (int c = 1; c < LS_CAUSES; c++) causes_that_fit += search->fits[c];
-    if (search->n > 1 || best->cause == LS_CAUSE_NONE) return;
+    if ((search->n > 1 && !search->scant) || best->cause == LS_CAUSE_NONE) return;
+    if (search->n > 1 && best->cause == search->of->hint) return;
+    if (search->n > 1 && causes_that_fit == 1 && wrong > 1) return;
     if (causes_that_fit == 1 && (search->of->own_inputs || best->cause == search->of->hint)) return;
     best->cause = LS_CAUSE_NONE;
-    length = (size_t)snprintf(best->evidence, sizeof best->evidence,
-                              "one number chooses among no mistakes; it is consistent with:");
+    if (wrong > 1)
+        length = (size_t)snprintf(best->evidence, sizeof best->evidence,
+                                  "%zu wrong elements choose among no mistakes; they are "
+                                  "consistent with:",
+                                  wrong);
+    else
+        length = (size_t)snprintf(best->evidence, sizeof best->evidence,
+                                  "one number chooses among no mistakes; it is consistent with:");
     for (int c = 1; c < LS_CAUSES && length < sizeof best->evidence; c++)
         if (search->fits[c])
             length += (size_t)snprintf(best->evidence + length, sizeof best->evidence - length,
@@ -347,7 +357,11 @@ static ls_status search_all(ls_search *search)
 {
     ls_status status = LS_OK;
     const ls_case *of = search->of;
-    if (is_wrong(search)) {
+    const size_t wrong = count_wrong(search);
+    enum { FEW = 4 };
+    search->scant =
+        search->node->make == LS_MAKE_UPDATED && !of->own_inputs && wrong > 0 && wrong < FEW;
+    if (wrong > 0) {
         LS_TRY(try_all(search));
         if (search->best.cause == LS_CAUSE_NONE && search->only_hint && !of->brief &&
             !of->own_inputs) {
@@ -361,9 +375,27 @@ static ls_status search_all(ls_search *search)
     if (search->best.cause == LS_CAUSE_NONE && search->cut_short)
         snprintf(search->best.evidence, sizeof search->best.evidence,
                  "not every hypothesis was tried: there is a limit to the work");
-    weigh_one_number(search);
+    weigh_one_number(search, wrong);
 exit:
     return status;
+}
+
+/* Whether a cause needs several ranks or micro-batches. */
+static bool is_about_ranks(int cause)
+{
+    return cause == LS_CAUSE_REDUCED_TWICE || cause == LS_CAUSE_AVERAGED ||
+           cause == LS_CAUSE_NOT_REDUCED || cause == LS_CAUSE_BIAS_PER_RANK ||
+           cause == LS_CAUSE_REPLICATED_GRADIENT || cause == LS_CAUSE_MEAN_OF_MEANS ||
+           cause == LS_CAUSE_REPLICAS_COUNTED || cause == LS_CAUSE_CLIPPING_PER_RANK;
+}
+
+/* Whether the candidate, or else the golden run, says that there are such. */
+static bool states_ranks(const ls_case *of)
+{
+    const ls_layout *stated = of->whole && of->whole->has_layout ? &of->whole->layout
+                              : of->golden                       ? &of->golden->run.layout
+                                                                 : NULL;
+    return stated && (ls_layout_ranks(stated) > 1 || stated->micro_batches > 1);
 }
 
 /* Work of a search: some seconds. */
@@ -400,6 +432,7 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
     LS_TRY(search_all(&search));
     for (int c = 1; c < LS_CAUSES; c++) {
         if (!search.fits[c] || c == (int)search.best.cause || c == LS_CAUSE_FACTOR) continue;
+        if (is_about_ranks(c) && !states_ranks(of)) continue;
         if (search.best.also < LS_ALSO) search.best.others[search.best.also] = (ls_cause)c;
         search.best.also++;
     }

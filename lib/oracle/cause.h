@@ -54,7 +54,7 @@ typedef enum ls_cause {
     LS_CAUSE_AVERAGED_STATISTICS, /* by means of the ranks', whatever each has */
     LS_CAUSE_WEIGHT_GRADIENT,     /* of a rank's own images and pixels alone */
     LS_CAUSE_RUNNING,             /* running statistics by another rule */
-    LS_CAUSE_POOLING,             /* another divisor, or the last of equals */
+    LS_CAUSE_POOLING,             /* another token or divisor, or the last of equals */
     LS_CAUSE_KERNEL_FLIPPED,      /* a convolution in the place of a correlation */
     LS_CAUSE_PADDED_SIDE,         /* windows padded on the other side */
     LS_CAUSE_RESPONSE_ALPHA,      /* response norm: alpha divided by its span */

@@ -238,6 +238,7 @@ static ls_status try_input_order(ls_search *search, int input)
     char text[LS_EVIDENCE], order[48];
     const ls_graph_node *node = &search->graph->nodes[input];
     const size_t n = ls_graph_elements(search->graph, input);
+    const bool one_token = search->node->make == LS_MAKE_POOLED; /* shows no order of tokens */
     ls_change change = {0};
     double *values;
     for (int d = 0; d < node->n_dims; d++)
@@ -245,6 +246,7 @@ static ls_status try_input_order(ls_search *search, int input)
             for (size_t by = 0; by < T; by++) {
                 const axis a = axis_of(node, d);
                 if (T > a.extent || (by > 1 && by < T - 1) || (T == 2 && by > 0)) continue;
+                if (d == 1 && one_token) continue;
                 LS_TRY(ls_change_begin(&change, &search->of->operands));
                 LS_TRY(ls_change_value(&change, input, &values));
                 permute(search->of->operands.values[input], values, &a, T, by);
@@ -254,7 +256,7 @@ static ls_status try_input_order(ls_search *search, int input)
                 ls_change_end(&change);
                 if (search->fits[LS_CAUSE_SHARD_ORDER]) goto exit;
             }
-    for (size_t run = 1; n > 0 && node->n_dims == 3 && run <= search->graph->B; run++)
+    for (size_t run = 1; n > 0 && node->n_dims == 3 && !one_token && run <= search->graph->B; run++)
         for (size_t T = 2; T <= 8 && T <= node->dims[1] && search->graph->B % run == 0; T++) {
             LS_TRY(ls_change_begin(&change, &search->of->operands));
             LS_TRY(ls_change_value(&change, input, &values));

@@ -214,7 +214,7 @@ static ls_status try_scores(ls_search *search)
     char text[LS_EVIDENCE];
     LS_TRY(ls_search_try_variant(
         search, LS_CAUSE_POSITION_BIAS, LS_SCORES, &biased,
-        "scores less 2^(-8 (h + 1) / heads) (i - j), as of ALiBi, which this model has not"));
+        "scores less 2^(-8 (h + 1) / heads) (i - j), as of ALiBi, which this model does not use"));
     LS_TRY(ls_search_try_variant(
         search, LS_CAUSE_LOST_TERM, LS_HEADS_BACK, &lost,
         "the softmax's gradient is P dP, without - P (sum of P dP over the row)"));

@@ -2,6 +2,7 @@
  * part alone, or scaled. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lockstep/partition/share.h"
@@ -131,9 +132,9 @@ static ls_status try_means(ls_search *search, const ls_cause_cut *cut)
 {
     ls_status status = LS_OK;
     char text[LS_EVIDENCE];
-    double weights[4096];
     const size_t B = search->graph->B;
-    if (B > sizeof weights / sizeof *weights) goto exit;
+    double *weights = malloc(2 * B * sizeof *weights), *others = weights ? weights + B : NULL;
+    if (!weights) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sequences' weights");
     ls_weights_of_means(search, cut, true, weights);
     snprintf(
         text, sizeof text,
@@ -148,7 +149,6 @@ static ls_status try_means(ls_search *search, const ls_cause_cut *cut)
     if (!even) LS_TRY(try_weights(search, LS_CAUSE_MEAN_OF_MEANS, weights, text));
     /* By another number than that of the parts, of which a stated layout has so many. */
     for (size_t k = 2; k <= 16 && strncmp(cut->name, "run of", 6) != 0; k++) {
-        double others[4096];
         if (k == cut->count) continue;
         for (size_t b = 0; b < B; b++) others[b] = weights[b] / (double)k;
         snprintf(text, sizeof text,
@@ -174,6 +174,7 @@ static ls_status try_means(ls_search *search, const ls_cause_cut *cut)
         }
     }
 exit:
+    free(weights);
     return status;
 }
 
@@ -182,14 +183,14 @@ static ls_status try_factors(ls_search *search)
     ls_status status = LS_OK;
     char text[LS_EVIDENCE], size[64], number[16];
     const size_t all = targets_in(search, 0, search->graph->B);
-    double along = 0, squares = 0, weights[4096];
+    double along = 0, squares = 0, *weights = malloc(search->graph->B * sizeof *weights);
+    if (!weights) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sequences' weights");
     for (size_t i = 0; i < search->n; i++) {
         along += search->candidate[i] * search->of->right[i];
         squares += search->of->right[i] * search->of->right[i];
     }
     const double fitted = squares > 0 ? along / squares : 1, k = ls_round_factor(fitted);
     const ls_cause cause = ls_search_factor(search, k);
-    if (search->graph->B > sizeof weights / sizeof *weights) goto exit;
     if (fabs(fitted - k) > 0.01 * k || k > 64 || k == (double)all) goto exit;
     for (size_t b = 0; b < search->graph->B; b++) weights[b] = k;
     ls_search_size(search, (size_t)rint(k >= 1 ? k : 1 / fmax(k, 1e-6)), size);
@@ -197,6 +198,7 @@ static ls_status try_factors(ls_search *search)
              size, fitted);
     LS_TRY(try_weights(search, cause, weights, text));
 exit:
+    free(weights);
     return status;
 }
 
@@ -270,8 +272,8 @@ static ls_status try_counts(ls_search *search)
     const size_t B = search->graph->B;
     const bool order = search->node->make == LS_MAKE_GRADIENT &&
                        ls_search_concerns(search, 1u << LS_MAKE_ORDER_LOSS);
-    double weights[4096], factor;
-    if (B > sizeof weights / sizeof *weights) goto exit;
+    double *weights = malloc(B * sizeof *weights), factor;
+    if (!weights) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sequences' weights");
     if (search->node->make == LS_MAKE_MEAN) try_mean_counts(search);
     for (int i = 0; other_count(search, order, i, &factor, text); i++) {
         if (factor == 1 || (search->node->make == LS_MAKE_MEAN && search->of->own_inputs)) continue;
@@ -279,6 +281,7 @@ static ls_status try_counts(ls_search *search)
         LS_TRY(try_weights(search, LS_CAUSE_TARGET_COUNT, weights, text));
     }
 exit:
+    free(weights);
     return status;
 }
 

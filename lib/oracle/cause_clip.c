@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "lockstep/base/widen.h"
-#include "oracle/cause_parts.h"
+#include "oracle/cause_norm.h"
 
 static double ratio(const double *c, const double *g, size_t n)
 {
@@ -40,27 +40,45 @@ static ls_status try_other_norm(ls_search *search)
 {
     const double *g = search->of->operands.values[search->node->inputs[0]];
     const double by = ratio(search->candidate, g, search->n), u = search->of->precision.u;
-    char text[LS_EVIDENCE];
+    char text[LS_EVIDENCE], number[16];
     size_t others = 0;
-    bool other = false;
-    if (!search->of->whole || !(by > 0) || search->best.cause != LS_CAUSE_NONE) return LS_OK;
+    bool other = false, known = false;
+    ls_status status = LS_OK;
+    if (!search->of->whole || !(by > 0) || search->best.cause != LS_CAUSE_NONE) goto exit;
     for (size_t i = 0; i < search->graph->count && !other; i++)
         if (search->graph->nodes[i].make == LS_MAKE_CLIPPED && (int)i != search->of->node &&
             has_ratio(search, (int)i, by, &other))
             others++;
-    if (other || others == 0) return LS_OK;
+    if (other || others == 0) goto exit;
+    LS_TRY(ls_search_norm_is_right(search, &known));
     for (size_t i = 0; i < search->n; i++) {
         search->trial[i] = by * g[i];
         search->trial_bound[i] = 16 * u * fabs(by * g[i]) + search->of->precision.tiny;
     }
-    snprintf(text, sizeof text,
-             "all gradients are scaled by %.6g = %g / %.6g, where the norm is %.6g", by,
-             search->of->operands.max_norm, search->of->operands.max_norm / by,
-             *search->of->operands.values[search->node->inputs[1]]);
+    const double most = search->of->operands.max_norm;
+    const double norm = *search->of->operands.values[search->node->inputs[1]];
+    const double right = fmin(1, most / norm), k = ls_round_factor(by / right);
+    const bool plain = known && (k == rint(k) || 1 / k == rint(1 / k)) &&
+                       fabs(by - k * right) <= 64 * u * by;
+    if (plain)
+        snprintf(text, sizeof text,
+                 "all clipped gradients are %s x right, the norm of the candidate is right",
+                 ls_factor_text(k, number));
+    else if (known)
+        snprintf(text, sizeof text,
+                 "all gradients are scaled by %.6g, as to a largest norm of %.6g, not %g; the norm "
+                 "of the candidate is right",
+                 by, by * norm, most);
+    else
+        snprintf(text, sizeof text,
+                 "all gradients are scaled by %.6g = %g / %.6g, where the norm is %.6g", by, most,
+                 most / by, norm);
     search->fitted = 1;
-    ls_search_propose(search, LS_CAUSE_CLIPPED_ELSEWHERE, search->trial, search->trial_bound, text);
+    ls_search_propose(search, plain ? LS_CAUSE_FACTOR : LS_CAUSE_CLIPPED_ELSEWHERE, search->trial,
+                      search->trial_bound, text);
     search->fitted = 0;
-    return LS_OK;
+exit:
+    return status;
 }
 
 /* Everything beyond +-c is +-c, and the rest is as it was. */
@@ -89,7 +107,8 @@ static ls_status try_by_value(ls_search *search)
 }
 
 /* What the parameter becomes from a gradient that was not clipped, or element by element, where the
- * candidate does not have what was. */
+ * candidate does not have what was. AdamW's step hardly depends on the scale: there the gradient
+ * itself must be the candidate's. */
 static ls_status try_update(ls_search *search)
 {
     ls_status status = LS_OK;
@@ -102,6 +121,9 @@ static ls_status try_update(ls_search *search)
     size_t cut = 0;
     bool there;
     if (search->of->own_inputs || !search->of->operands.update) goto exit;
+    if (search->of->operands.update->optimizer == LS_ADAMW && search->of->whole &&
+        !ls_candidate_find(search->of->whole, search->of->step, gradient))
+        goto exit;
     LS_TRY(ls_search_need(search, gradient, &there));
     if (!there || !search->values[clipped]) goto exit;
     LS_TRY(ls_change_begin(&change, &search->of->operands));

@@ -61,27 +61,77 @@ exit:
     return status;
 }
 
+/* Another epsilon inside the root, or one that is added to the root. */
+static ls_status try_epsilons(ls_search *search)
+{
+    ls_status status = LS_OK;
+    static const struct {
+        double value;
+        const char *name, *added;
+    } list[] = {
+        {1e-5, "1e-05", "1e-05 added to the root"}, {1e-6, "1e-06", "1e-06 added to the root"},
+        {1e-12, "1e-12", "1e-12 added to the root"}, {1e-8, "1e-08", "1e-08 added to the root"},
+        {1e-7, "1e-07", "1e-07 added to the root"}, {1e-4, "0.0001", "0.0001 added to the root"},
+        {1e-3, "0.001", "0.001 added to the root"}, {-1, "0", NULL}};
+    const double right = search->config->norm_eps;
+    char text[LS_EVIDENCE];
+    ls_choice choice;
+    ls_choice_begin(&choice, search, LS_CAUSE_NORM_EPSILON);
+    for (size_t k = 0; k < 2 * sizeof list / sizeof *list; k++) {
+        const size_t i = k / 2;
+        const bool outside = k % 2;
+        const ls_variant variant = {.norm_eps = list[i].value, .eps_outside = outside};
+        const bool same = fabs(list[i].value - right) < 1e-3 * right;
+        if ((same && !outside) || (outside && !list[i].added)) continue;
+        if (same)
+            snprintf(text, sizeof text, "epsilon added to the root, not inside it");
+        else if (outside)
+            snprintf(text, sizeof text, "epsilon %s, not %g inside it", list[i].added,
+                     right);
+        else
+            snprintf(text, sizeof text, "epsilon %s, not %g", list[i].name, right);
+        ls_choice_next(&choice);
+        LS_TRY(ls_search_try_variant(search, LS_CAUSE_NORM_EPSILON, KIND(NORM), &variant, text));
+        ls_choice_note(&choice, 1, outside ? list[i].added : list[i].name);
+    }
+exit:
+    ls_choice_end(&choice);
+    return status;
+}
+
 static ls_status try_norm(ls_search *search)
 {
     ls_status status = LS_OK;
-    static const double list[] = {1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, -1};
-    const double right = search->config->norm_eps;
-    char text[LS_EVIDENCE];
     if (!ls_search_can_concern(search, KIND(NORM))) goto exit;
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        for (int outside = 0; outside < 2; outside++) {
-            const ls_variant variant = {.norm_eps = list[i], .eps_outside = outside};
-            if (fabs(list[i] - right) < 1e-3 * right && !outside) continue;
-            snprintf(text, sizeof text, "epsilon %g%s, not %g", fmax(0, list[i]),
-                     outside ? " added to the root" : "", right);
-            if (search->fits[LS_CAUSE_NORM_EPSILON] && (outside || list[i] < 1e-8)) continue;
-            LS_TRY(
-                ls_search_try_variant(search, LS_CAUSE_NORM_EPSILON, KIND(NORM), &variant, text));
-        }
+    LS_TRY(try_epsilons(search));
+    char text[LS_EVIDENCE];
     const ls_variant unbiased = {.unbiased = true};
     snprintf(text, sizeof text, "the variance is divided by %zu, not %zu",
              search->config->d_model - 1, search->config->d_model);
     LS_TRY(ls_search_try_variant(search, LS_CAUSE_VARIANCE_UNBIASED, KIND(NORM), &unbiased, text));
+exit:
+    return status;
+}
+
+/* ---- the pooler ---- */
+
+static ls_status try_pooled_token(ls_search *search)
+{
+    ls_status status = LS_OK;
+    char text[LS_EVIDENCE];
+    const size_t S = search->graph->S;
+    if (!ls_search_concerns(search, KIND(POOLED))) goto exit;
+    for (size_t s = 1; s <= S; s++) { /* S: the last one that is no padding */
+        const ls_variant variant = {.pooled_token = s % S, .pooled_last = s == S};
+        if (s == S)
+            snprintf(text, sizeof text, "the first token of a sequence is expected, the last one "
+                                        "that is no padding was read");
+        else
+            snprintf(text, sizeof text,
+                     "the first token of a sequence is expected, token %zu was read", s);
+        LS_TRY(ls_search_try_variant(search, LS_CAUSE_POOLING, KIND(POOLED), &variant, text));
+        if (search->fits[LS_CAUSE_POOLING]) goto exit;
+    }
 exit:
     return status;
 }
@@ -230,12 +280,20 @@ static ls_status try_positions(ls_search *search)
                  "positions begin again at 0 in each of %zu shares of %zu tokens", T, S);
         LS_TRY(ls_search_try_variant(search, LS_CAUSE_POSITIONS, kinds, &variant, text));
     }
-    for (size_t by = 1; by <= 2; by++) {
-        const ls_variant variant = {.position_offset = by};
-        snprintf(text, sizeof text, "positions begin at %zu", by);
-        LS_TRY(ls_search_try_variant(search, LS_CAUSE_POSITIONS, kinds, &variant, text));
+    for (int wraps = 0; wraps < (rotary ? 1 : 2); wraps++)
+        for (size_t by = 1; by <= 2; by++) {
+            const ls_variant variant = {.position_offset = by, .position_wraps = wraps};
+            snprintf(text, sizeof text, "positions begin at %zu%s", by,
+                     wraps ? ", and after the table's last row the first follows" : "");
+            LS_TRY(ls_search_try_variant(search, LS_CAUSE_POSITIONS, kinds, &variant, text));
+        }
+    if (!rotary) {
+        const ls_variant before = {.position_offset = search->config->seq - 1,
+                                   .position_wraps = true};
+        LS_TRY(ls_search_try_variant(search, LS_CAUSE_POSITIONS, kinds, &before,
+                                     "positions begin at the table's last row, the first follows"));
+        goto exit;
     }
-    if (!rotary) goto exit;
     static const struct {
         ls_variant variant;
         const char *text;
@@ -259,6 +317,7 @@ ls_status ls_cause_formulas(ls_search *search)
     LS_TRY(ls_cause_attention(search));
     LS_TRY(try_activation(search));
     LS_TRY(try_norm(search));
+    LS_TRY(try_pooled_token(search));
     LS_TRY(try_positions(search));
     LS_TRY(ls_cause_rotary(search));
     LS_TRY(ls_cause_targets(search));

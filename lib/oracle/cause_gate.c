@@ -8,6 +8,7 @@
  *                is larger than what it is to explain, it explains nothing
  *     agrees     nothing else that the candidate gives refutes it */
 #include <math.h>
+#include <stdio.h>
 
 #include "oracle/cause_parts.h"
 
@@ -44,12 +45,26 @@ static bool is_refuted(const ls_search *search, ls_cause cause)
     return cause == LS_CAUSE_TARGET_SHIFT || cause == LS_CAUSE_PADDED_VOCABULARY;
 }
 
+static double residual_of(const ls_search *search, const double *values)
+{
+    double sum = 0;
+    for (size_t i = 0; i < search->n; i++) {
+        if (search->held && !search->held[i]) continue;
+        const double off = search->candidate[i] - values[i];
+        sum += off * off;
+    }
+    return sum;
+}
+
 bool ls_search_propose(ls_search *search, ls_cause cause, const double *values, const double *bound,
                        const char *evidence)
 {
     double left, there;
     if (cause == LS_CAUSE_NONE || is_refuted(search, cause)) return false;
     if (!ls_search_explains(search, values, bound, &left, &there)) return false;
+    search->explained.residual = residual_of(search, values);
+    search->explained.left = left, search->explained.bound = there;
+    snprintf(search->explained.text, sizeof search->explained.text, "%s", evidence);
     ls_search_take(search, cause, evidence, left, there);
     return true;
 }

@@ -7,6 +7,7 @@
 
 enum {
     POOLS = NET_KIND(MAX_POOL) | NET_KIND(AVERAGE_POOL),
+    MEANS = NET_KIND(AVERAGE_POOL) | NET_KIND(GLOBAL_POOL),
     CONVS = NET_KIND(CONV),
     LINEARS = NET_KIND(LINEAR)
 };
@@ -15,6 +16,10 @@ static ls_status try_pooling(ls_search *search)
 {
     ls_status status = LS_OK;
     const ls_variant pad = {.pad_counts = true}, last = {.last_of_ties = true};
+    const ls_variant summed = {.pool_summed = true};
+    if (ls_net_can_concern(search, MEANS))
+        LS_TRY(ls_net_try(search, LS_CAUSE_POOLING, MEANS, &summed,
+                          "the sum of the pixels, not divided by their number"));
     if (!ls_net_can_concern(search, POOLS)) goto exit;
     LS_TRY(ls_net_try(search, LS_CAUSE_POOLING, POOLS, &pad,
                       "the mean of a window counts padding where it should not, or does not where "

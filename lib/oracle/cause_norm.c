@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lockstep/base/widen.h"
 #include "oracle/cause_norm.h"
 #include "oracle/cause_targets.h"
 
@@ -95,6 +96,32 @@ static double implied_norm(const ls_search *search)
     return along > 0 ? search->of->operands.max_norm * squares / along : 0;
 }
 
+/* One number, many hypotheses: it must be as near as sums come that are done with care. */
+static double bound_of(const ls_search *search, double norm)
+{
+    const double terms = (double)ls_param_table_elements(search->graph->table);
+    return (16 + sqrt(terms) / 16) * search->of->precision.u * norm;
+}
+
+ls_status ls_search_norm_is_right(ls_search *search, bool *ret_right)
+{
+    ls_status status = LS_OK;
+    norms n = {.search = search};
+    double given;
+    const ls_candidate *whole = search->of->whole;
+    const ls_candidate_tensor *mine =
+        whole ? ls_candidate_find(whole, search->of->step, search->node->inputs[1]) : NULL;
+    *ret_right = false;
+    if (!mine) goto exit;
+    LS_TRY(ls_squares_take(search, &n.squares));
+    if (!n.squares->there) goto exit;
+    ls_widen(LS_F64, &given, mine->dtype, mine->values, 1);
+    const double norm = sqrt(counted(&n, 1, false));
+    *ret_right = fabs(given - norm) <= bound_of(search, norm);
+exit:
+    return status;
+}
+
 /* Proposes a norm where it is asked for: as the norm itself, or as what a gradient is scaled by. */
 static ls_status propose_norm(norms *n, ls_cause cause, double norm, const char *text)
 {
@@ -103,9 +130,7 @@ static ls_status propose_norm(norms *n, ls_cause cause, double norm, const char 
     ls_change change = {0};
     double *value;
     if (search->node->make == LS_MAKE_GRADIENT_NORM) {
-        /* One number, many hypotheses: it must be as near as sums come that are done with care. */
-        const double terms = (double)ls_param_table_elements(search->graph->table);
-        const double bound = (16 + sqrt(terms) / 16) * search->of->precision.u * norm;
+        const double bound = bound_of(search, norm);
         if (fabs(search->candidate[0] - norm) <= bound)
             ls_search_propose(search, cause, &norm, &bound, text);
         return LS_OK;
@@ -193,8 +218,8 @@ static ls_status try_own_norms(norms *n)
                 for (h.rank = 0; h.rank < tp; h.rank++) {
                     const double norm = own[h.rank] = norm_of(n, &h);
                     describe(&h, who, sizeof who);
-                    snprintf(text, sizeof text, "the norm is that of what %s holds, %.9g", who,
-                             norm);
+                    snprintf(text, sizeof text, "the norm is that of the gradients on %s, %.9g",
+                             who, norm);
                     LS_TRY(propose_norm(n, LS_CAUSE_CLIPPING_PER_RANK, norm, text));
                 }
                 if (cut && tp > 1) try_shards(n, own, &h);
@@ -209,7 +234,8 @@ static ls_status try_own_norms(norms *n)
     for (int rank = 0; rank < LS_NORM_RANKS; rank++) {
         if (!n->squares->has_file[rank]) continue;
         const double norm = sqrt(n->squares->file[rank]);
-        snprintf(text, sizeof text, "the norm is that of what rank %d holds, %.9g", rank, norm);
+        snprintf(text, sizeof text, "the norm is that of the gradients on rank %d, %.9g", rank,
+                 norm);
         LS_TRY(propose_norm(n, LS_CAUSE_CLIPPING_PER_RANK, norm, text));
     }
 exit:
@@ -334,11 +360,14 @@ ls_status ls_cause_norms(ls_search *search)
     ls_status status = LS_OK;
     norms n = {.search = search, .most = search->of->operands.max_norm};
     const bool clipped = search->node->make == LS_MAKE_CLIPPED && n.most > 0;
+    bool known = false; /* the candidate's norm is right: none is counted otherwise */
     if (!clipped && search->node->make != LS_MAKE_GRADIENT_NORM) goto exit;
     LS_TRY(ls_squares_take(search, &n.squares));
     if (!n.squares->there) goto exit;
     if (clipped) n.implied = implied_norm(search);
     LS_TRY(try_own_norms(&n));
+    if (clipped) LS_TRY(ls_search_norm_is_right(search, &known));
+    if (known) goto exit;
     LS_TRY(try_counted_norms(&n));
     LS_TRY(try_padded_norms(&n));
 exit:

@@ -21,4 +21,8 @@ struct ls_squares {
  * (ls_case.squares), else computed and kept. Errors: LS_ERR_MEMORY. */
 ls_status ls_squares_take(ls_search *search, const ls_squares **ret_squares) LS_MUST_USE;
 
+/* Of a clipped gradient: whether the candidate gives a norm, and that of its gradients: then it was
+ * not scaled by another one that all ranks agree on. cause_norm.c */
+ls_status ls_search_norm_is_right(ls_search *search, bool *ret_right) LS_MUST_USE;
+
 #endif

@@ -20,12 +20,18 @@ typedef struct ls_search {
     double work;               /* multiplications that may still be spent */
     size_t fitted;  /* numbers that were fitted to the candidate for what is proposed next: so many
                        elements confirm nothing. Set back to 0 after that. */
+    bool scant;     /* a parameter of which so few elements are wrong, by what may lie anywhere
+                       before it, that several mistakes may explain them */
     bool only_hint; /* before the node, only the case's hint is tried */
     bool cut_short; /* some hypotheses were left out for that */
     double *trial, *trial_bound;
     ls_squares *squares; /* of cause_norm.h, where the case keeps none */
     bool fits[LS_CAUSES];
     ls_suspicion best;
+    struct {
+        double residual, left, bound; /* sum of squares; largest distance, and the bound there */
+        char text[LS_EVIDENCE];
+    } explained; /* by the last proposal that was taken */
 } ls_search;
 
 /* ---- cause.c ---- */
@@ -97,6 +103,28 @@ ls_status ls_search_try_variant(ls_search *search, ls_cause cause, unsigned kind
                                 const ls_variant *variant, const char *evidence) LS_MUST_USE;
 /* Whether a hypothesis about these kinds can matter at all. */
 bool ls_search_can_concern(const ls_search *search, unsigned kinds);
+
+/* ---- cause_choice.c: values of one number of which several may fit ---- */
+
+enum { LS_CHOICES = 16 };
+
+typedef struct ls_choice {
+    ls_search *search;
+    ls_cause cause;
+    ls_suspicion before;
+    bool fitted_before;
+    double least, left, bound;
+    size_t count, chosen;
+    const char *names[LS_CHOICES]; /* of those that fit */
+    char text[LS_EVIDENCE];
+} ls_choice;
+
+void ls_choice_begin(ls_choice *choice, ls_search *search, ls_cause cause);
+/* Before a value is tried; after it, with its name, which lasts. handicap: of the residual. */
+void ls_choice_next(ls_choice *choice);
+void ls_choice_note(ls_choice *choice, double handicap, const char *name);
+/* Takes the value that leaves least; its evidence says which others fit too. */
+void ls_choice_end(ls_choice *choice);
 
 /* ---- cause_number.c: one number of a formula, fitted ---- */
 

@@ -27,8 +27,10 @@ static ls_status try_norm(ls_search *search)
          {.centred_flipped = true},
          layer ? "the mean is not subtracted: RMSNorm in the place of LayerNorm"
                : "the mean is subtracted: LayerNorm in the place of RMSNorm"},
-        {LS_CAUSE_NORM_FORM, {.weight_plus_one = true}, "what is normed is multiplied by 1 + w"},
-        {LS_CAUSE_NORM_FORM, {.unweighted = true}, "what is normed is not multiplied by w"},
+        {LS_CAUSE_NORM_FORM,
+         {.weight_plus_one = true},
+         "the normalized values are multiplied by 1 + w"},
+        {LS_CAUSE_NORM_FORM, {.unweighted = true}, "the normalized values are not multiplied by w"},
         {LS_CAUSE_LOST_TERM,
          {.lost_term = LS_TERM_NORM_ALONG},
          "the norm's gradient lacks its term - xhat mean(g xhat)"},

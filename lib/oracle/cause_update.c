@@ -193,7 +193,7 @@ static ls_status try_decay(ls_search *search)
     step.variant.decay_flipped = true;
     LS_TRY(try_step(search, &step,
                     decays ? "the step without weight decay, which this parameter has"
-                           : "the step with weight decay, which this parameter has not"));
+                           : "the step with weight decay, which this parameter does not have"));
     step.variant.decay_flipped = !decays;
     step.variant.decay = adam ? LS_DECAY_IN_GRADIENT : LS_DECAY_DECOUPLED;
     step.history = true;
@@ -204,6 +204,63 @@ static ls_status try_decay(ls_search *search)
     step.history = !adam;
     LS_TRY(try_step(search, &step, "weight decay is not multiplied by the learning rate"));
 exit:
+    return status;
+}
+
+/* The step from the candidate's gradient where it should be from its clipped one. */
+static ls_status try_unclipped(ls_search *search)
+{
+    ls_status status = LS_OK;
+    const int clipped = search->node->inputs[0];
+    const int gradient = search->graph->nodes[clipped].inputs[0];
+    const ls_candidate *whole = search->of->whole;
+    ls_change change = {0};
+    double *values;
+    bool there;
+    if (whole && !ls_candidate_find(whole, search->of->step, gradient)) goto exit;
+    LS_TRY(ls_search_need(search, gradient, &there));
+    if (!there) goto exit;
+    LS_TRY(ls_change_begin(&change, &search->of->operands));
+    LS_TRY(ls_change_value(&change, clipped, &values));
+    memcpy(values, search->values[gradient], search->n * sizeof *values);
+    LS_TRY(ls_search_evaluate(search, LS_CAUSE_OPTIMIZER_VARIANT, &change.operands,
+                              "the step is from the gradient before clipping"));
+exit:
+    ls_change_end(&change);
+    return status;
+}
+
+/* Another epsilon; unclipped: or the gradient before clipping, which has the same effect as a
+ * smaller epsilon and is named where both leave about as much. */
+static ls_status try_adam_epsilons(ls_search *search, bool unclipped)
+{
+    ls_status status = LS_OK;
+    static const struct {
+        double value;
+        const char *name;
+    } list[] = {{1e-8, "1e-08"},   {1e-6, "1e-06"},   {1e-7, "1e-07"}, {1e-5, "1e-05"},
+                {1e-10, "1e-10"}, {1e-12, "1e-12"}, {0, "0"}};
+    const double right = search->of->operands.update->eps;
+    char text[LS_EVIDENCE];
+    ls_choice choice;
+    ls_choice_begin(&choice, search, LS_CAUSE_OPTIMIZER_VARIANT);
+    if (unclipped) {
+        ls_choice_next(&choice);
+        LS_TRY(try_unclipped(search));
+        ls_choice_note(&choice, 0.25, "the gradient before clipping");
+        if (choice.count == 0) goto exit;
+    }
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        other_step step = as_it_is(search);
+        if (fabs(list[i].value - right) <= 1e-3 * right) continue;
+        step.update.eps = list[i].value;
+        snprintf(text, sizeof text, "epsilon %s, not %g", list[i].name, right);
+        ls_choice_next(&choice);
+        LS_TRY(try_with_decay(search, &step, text));
+        ls_choice_note(&choice, 1, list[i].name);
+    }
+exit:
+    ls_choice_end(&choice);
     return status;
 }
 
@@ -221,7 +278,6 @@ static ls_status try_adam(ls_search *search)
         {{.root = LS_ROOT_EPS_INSIDE}, "epsilon inside the root, sqrt(v + eps)"},
         {{.root = LS_ROOT_EPS_DEEPEST}, "epsilon added to v before its bias correction"},
         {{.root = LS_ROOT_EPS_UNCORRECTED}, "epsilon added to sqrt(v) before the bias correction"}};
-    static const double epsilons[] = {1e-8, 1e-6, 1e-7, 1e-5, 1e-10, 1e-12, 0};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         other_step step = as_it_is(search);
         step.variant = forms[i].variant;
@@ -237,12 +293,7 @@ static ls_status try_adam(ls_search *search)
                  betas[i][1], i == 0 ? ", exchanged" : "", right.beta1, right.beta2);
         LS_TRY(try_with_decay(search, &step, text));
     }
-    for (size_t i = 0; i < sizeof epsilons / sizeof *epsilons; i++) {
-        other_step step = as_it_is(search);
-        step.update.eps = epsilons[i];
-        snprintf(text, sizeof text, "epsilon %g, not %g", epsilons[i], right.eps);
-        LS_TRY(try_with_decay(search, &step, text));
-    }
+    if (!search->fits[LS_CAUSE_OPTIMIZER_VARIANT]) LS_TRY(try_adam_epsilons(search, false));
     for (int by = 1; by >= -1; by -= 2) {
         other_step step = as_it_is(search);
         if (by < 0 && right.t < 2) continue;
@@ -346,6 +397,8 @@ static ls_status try_optimizer(ls_search *search)
     if (!o->update || !before || !o->values[search->node->inputs[0]]) goto exit;
     ls_search_propose(search, LS_CAUSE_OPTIMIZER_VARIANT, before, NULL,
                       "not updated: candidate is the parameter before the step");
+    if (o->update->optimizer == LS_ADAMW && search->of->own_inputs && o->max_norm > 0)
+        LS_TRY(try_adam_epsilons(search, true));
     LS_TRY(try_decay(search));
     if (o->update->optimizer == LS_ADAMW) LS_TRY(try_adam(search));
     LS_TRY(try_moments(search));

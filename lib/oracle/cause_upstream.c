@@ -178,8 +178,8 @@ ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_ch
         LS_TRY(ls_search_evaluate(search, cause, &change->operands, text));
         if (search->fits[cause]) goto exit;
     }
-    /* A whole tensor that is explained needs no second opinion; one number may have several. */
-    if (search->best.cause != LS_CAUSE_NONE && search->n > 1) goto exit;
+    /* A whole tensor that is explained needs no second opinion; a few numbers may have several. */
+    if (search->best.cause != LS_CAUSE_NONE && search->n > 1 && !search->scant) goto exit;
     if (search->only_hint && !is_hint(search, cause, text)) goto exit;
     if (!search->of->own_inputs) LS_TRY(try_upstream(search, cause, kinds, change, text));
 exit:

@@ -228,7 +228,8 @@ static ls_status examine(struct ls_check *check, root *of, searches *all)
 {
     ls_status status = LS_OK;
     const ls_golden_tensor *golden = of->judged->golden;
-    if (check->options.stop && *check->options.stop != 0)
+    const volatile int *stop = check->options.stop;
+    if (stop && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0)
         LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
     of->examined = true;
     if (!ls_check_says_nothing(check, of->judged, &of->suspicion))

@@ -80,7 +80,8 @@ const char *ls_cause_remedy(ls_cause cause)
         [LS_CAUSE_RUNNING] = "running = (1 - momentum) running + momentum x, once a step; the "
                              "variance is that over N - 1 values",
         [LS_CAUSE_POOLING] = "compare the divisor at the image's edge (\"count_padding\"), and "
-                             "which of equal pixels is the largest: the first in rows and columns",
+                             "which of equal pixels is the largest: the first in rows and columns; "
+                             "a pooler reads the first token of each sequence",
         [LS_CAUSE_KERNEL_FLIPPED] = "y[r] takes w[i] x[r stride - padding + i]: kernels are not "
                                     "turned; weights are [made, read / groups, kernel_h, kernel_w]",
         [LS_CAUSE_PADDED_SIDE] = "pad as the layer says, top and left first: a library's \"same\" "

@@ -12,6 +12,7 @@ static size_t row_of(const evaluation *e, int slot, size_t t)
     if (slot == 0) return (size_t)e->batch->tokens[t];
     if (slot == 1) {
         const size_t rows = e->config->seq, position = position_of(e, t % e->S);
+        if (e->variant.position_wraps) return position % rows;
         return position < rows ? position : rows - 1;
     }
     return e->batch->segments ? (size_t)e->batch->segments[t] : 0;

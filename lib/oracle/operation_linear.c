@@ -30,6 +30,17 @@ static product product_of(const evaluation *e, const ls_graph_node *node)
     return m;
 }
 
+/* Where row t of x begins. */
+static size_t row_begin(const evaluation *e, const ls_graph_node *node, const product *m, size_t t)
+{
+    const ls_variant *v = &e->variant;
+    size_t token = 0;
+    if (node->make == LS_MAKE_POOLED)
+        token = v->pooled_last && e->batch->lengths ? (size_t)e->batch->lengths[t] - 1
+                                                    : v->pooled_token;
+    return t * m->row_stride + token * m->in;
+}
+
 static double to_bf16(double value)
 {
     const int exponent = value == 0 ? 0 : ilogb(value);
@@ -99,7 +110,7 @@ ls_status ls_evaluate_linear(const evaluation *e, const ls_graph_node *node, app
     if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", node->name);
     for (size_t t = 0; t < m.rows; t++) {
         approx_sum *y = out + t * m.out;
-        add_products(y, &m, m.x + t * m.row_stride, e->variant.sparse);
+        add_products(y, &m, m.x + row_begin(e, node, &m, t), e->variant.sparse);
         for (size_t j = 0; m.b && j < m.out; j++) approx_sum_add(&y[j], approx_exact(m.b[j]));
         if (node->make != LS_MAKE_LINEAR_TURNED && node->make != LS_MAKE_POOLED) continue;
         for (size_t j = 0; j < m.out; j++) row[j] = approx_sum_end(e->p, &y[j]);
@@ -168,7 +179,7 @@ ls_status ls_evaluate_linear_backward(const evaluation *e, const ls_graph_node *
     for (size_t t = 0; t < m.rows; t++) {
         if (e->variant.sparse && all_zero(dy + t * m.out, m.out)) continue;
         product_gradient(e, reader, &m, dy, t, row);
-        add_products_back(out + t * m.row_stride, &m, row, e->variant.sparse);
+        add_products_back(out + row_begin(e, reader, &m, t), &m, row, e->variant.sparse);
     }
 exit:
     free(row);
@@ -186,7 +197,7 @@ ls_status ls_evaluate_linear_params(const evaluation *e, const ls_graph_node *re
     for (size_t t = 0; t < m.rows; t++) {
         if (e->variant.sparse && all_zero(dy + t * m.out, m.out)) continue;
         product_gradient(e, reader, &m, dy, t, row);
-        const double *x = m.x + t * m.row_stride;
+        const double *x = m.x + row_begin(e, reader, &m, t);
         if (slot == 1) {
             for (size_t j = 0; j < m.out; j++) approx_sum_add(&out[j], row[j]);
         } else if (m.transposed) {

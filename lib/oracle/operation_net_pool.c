@@ -33,6 +33,7 @@ static pixels window_of(const net_layer *l, size_t p)
 
 static size_t count_of(const evaluation *e, const net_layer *l, const pixels *of)
 {
+    if (e->variant.pool_summed) return 1;
     if (l->layer->count_pad != e->variant.pad_counts)
         return l->window.kernel_h * l->window.kernel_w;
     return (of->rows[1] - of->rows[0]) * (of->columns[1] - of->columns[0]);
@@ -157,6 +158,11 @@ ls_status ls_evaluate_pool_backward(const evaluation *e, const ls_graph_node *re
     return LS_OK;
 }
 
+static approx count_of_all(const evaluation *e, const net_layer *l)
+{
+    return approx_exact(e->variant.pool_summed ? 1 : (double)l->in_pixels);
+}
+
 ls_status ls_evaluate_global_pool(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     const net_layer l = ls_net_layer_at(e, node);
@@ -165,8 +171,8 @@ ls_status ls_evaluate_global_pool(const evaluation *e, const ls_graph_node *node
         approx_sum sum = {0};
         for (size_t p = 0; p < l.in_pixels; p++)
             approx_sum_add(&sum, approx_input(e->p, x[k * l.in_pixels + p]));
-        approx_sum_add(&out[k], approx_divide(e->p, approx_sum_end(e->p, &sum),
-                                              approx_exact((double)l.in_pixels)));
+        approx_sum_add(&out[k],
+                       approx_divide(e->p, approx_sum_end(e->p, &sum), count_of_all(e, &l)));
     }
     return LS_OK;
 }
@@ -178,8 +184,7 @@ ls_status ls_evaluate_global_pool_backward(const evaluation *e, const ls_graph_n
     const double *dy = gradient_of(e, reader);
     (void)slot;
     for (size_t k = 0; k < l.images * l.in.channels; k++) {
-        const approx d =
-            approx_divide(e->p, approx_input(e->p, dy[k]), approx_exact((double)l.in_pixels));
+        const approx d = approx_divide(e->p, approx_input(e->p, dy[k]), count_of_all(e, &l));
         for (size_t p = 0; p < l.in_pixels; p++) approx_sum_add(&out[k * l.in_pixels + p], d);
     }
     return LS_OK;

@@ -131,6 +131,9 @@ typedef struct ls_variant {
     size_t position_restart; /* they begin again after so many */
     size_t position_shares;  /* ... in each of so many shares of a sequence, as even as can be */
     size_t position_offset;  /* ... and begin there */
+    bool position_wraps;     /* ... the last ones have the first rows of the table */
+    size_t pooled_token;     /* the pooler reads this token of a sequence, not the first */
+    bool pooled_last;        /* ... the last that is no padding */
     bool unturned;           /* no rotary */
     bool turned_back;        /* the other way */
     bool adjacent_pairs;     /* features 2 i and 2 i + 1 are a pair */
@@ -173,6 +176,7 @@ typedef struct ls_variant {
     bool biased_running;        /* running variance of squares / N */
     size_t running_times;       /* the running statistics are moved so many times */
     bool pad_counts;            /* average pooling divides otherwise than the model's */
+    bool pool_summed;           /* ... and global pooling: not at all */
     bool last_of_ties;          /* a maximum is the last of those that are equal */
     bool flipped;               /* kernels turned by half a turn */
     bool padded_behind;         /* windows are padded as little before as they now are behind */

@@ -154,6 +154,81 @@ START_TEST(one_number)
 }
 END_TEST
 
+/* BERT's pooler reads one token of each sequence: another one is no order of shards. */
+START_TEST(another_token_is_pooled)
+{
+    scene s;
+    scene_begin(&s, BERT);
+    const double *x = value(&s, "layers.1.layer"), *w = param(&s, "pooler.weight");
+    const double *b = param(&s, "pooler.bias");
+    for (int row = 0; row < 3; row++) { /* the last, the fourth, the last that is no padding */
+        double *y = zeros(B * D);
+        for (size_t i = 0; i < B * D; i++) {
+            const size_t last = (size_t)s.lengths[i / D] - 1;
+            const size_t token = row == 0 ? S - 1 : row == 1 ? 3 : last;
+            double sum = b[i % D];
+            for (size_t k = 0; k < D; k++)
+                sum += x[(i / D * S + token) * D + k] * w[k * D + i % D];
+            y[i] = tanh(sum);
+        }
+        expect_cause(&s, "pooled", y, LS_CAUSE_POOLING,
+                     row == 0   ? "first token of a sequence is expected, token 11 was read"
+                     : row == 1 ? "first token of a sequence is expected, token 3 was read"
+                                : "last one that is no padding");
+    }
+    scene_end(&s);
+}
+END_TEST
+
+/* What only ranks can do is not listed where nothing says that there are several. */
+START_TEST(ranks_that_are_not_stated)
+{
+    scene s;
+    scene_begin(&s, GPT2);
+    for (int dp = 0; dp < 3; dp++) {
+        ls_layout layout = ls_layout_serial();
+        layout.dp = dp;
+        const ls_suspicion found = of_layout(&s, "d.layers.1.query", 2, dp ? &layout : NULL);
+        bool listed = false;
+        for (size_t i = 0; i < found.also; i++)
+            listed |= found.others[i] == LS_CAUSE_REDUCED_TWICE;
+        ck_assert_int_eq(found.cause, LS_CAUSE_SCORE_SCALE);
+        ck_assert_int_eq(listed, dp == 2);
+    }
+    scene_end(&s);
+}
+END_TEST
+
+/* AdamW's step hardly depends on the scale of its gradient: one that was not clipped acts as a
+ * smaller epsilon does, and it is named before one. */
+START_TEST(a_step_from_what_was_not_clipped)
+{
+    static const struct {
+        bool unclipped;
+        double eps;
+        const char *text;
+    } rows[] = {{true, 1e-8, "from the gradient before clipping"},
+                {false, 1e-6, "epsilon 1e-06, not 1e-08"},
+                {false, 1e-5, "epsilon 1e-05, not 1e-08"}};
+    scene s;
+    scene_begin(&s, GPT2);
+    const char *name = "param.token_embedding.weight";
+    const size_t n = count_of(&s, name);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const double *g = value(&s, rows[i].unclipped ? "grad.token_embedding.weight"
+                                                      : "clipped.token_embedding.weight");
+        double *y = zeros(n);
+        for (size_t k = 0; k < n; k++) {
+            const double w = param(&s, "token_embedding.weight")[k];
+            y[k] = w - s.update.lr * (g[k] / (fabs(g[k]) + rows[i].eps) +
+                                      s.update.weight_decay * w);
+        }
+        expect_cause(&s, name, y, LS_CAUSE_OPTIMIZER_VARIANT, rows[i].text);
+    }
+    scene_end(&s);
+}
+END_TEST
+
 int main(void)
 {
     TCase *tests = tcase_create("cause_evidence");
@@ -162,5 +237,8 @@ int main(void)
     tcase_add_test(tests, clipped_by_value);
     tcase_add_test(tests, divisors);
     tcase_add_test(tests, one_number);
+    tcase_add_test(tests, another_token_is_pooled);
+    tcase_add_test(tests, ranks_that_are_not_stated);
+    tcase_add_test(tests, a_step_from_what_was_not_clipped);
     return run_tests("cause_evidence", tests);
 }

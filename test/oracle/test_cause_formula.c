@@ -186,6 +186,19 @@ START_TEST(norms)
                  "0.001, not 1e-05");
     expect_cause(&s, "layers.0.norm1", normed(&s, x, w, b, 1e-12, false, D), LS_CAUSE_NORM_EPSILON,
                  "not 1e-05");
+    /* outside the root: by the same plain loops, from the deviation */
+    const double *in = value(&s, x);
+    double *outside = zeros(B * S * D);
+    for (size_t t = 0; t < B * S; t++) {
+        double mean = 0, squares = 0;
+        for (size_t i = 0; i < D; i++) mean += in[t * D + i] / D;
+        for (size_t i = 0; i < D; i++) squares += pow(in[t * D + i] - mean, 2) / D;
+        for (size_t i = 0; i < D; i++)
+            outside[t * D + i] =
+                (in[t * D + i] - mean) / (sqrt(squares) + 1e-5) * param(&s, w)[i] + param(&s, b)[i];
+    }
+    expect_cause(&s, "layers.0.norm1", outside, LS_CAUSE_NORM_EPSILON,
+                 "added to the root, not inside it");
     expect_cause(&s, "layers.0.norm1", normed(&s, x, w, b, 1e-5, false, D - 1),
                  LS_CAUSE_VARIANCE_UNBIASED, "divided by 23");
     scene_end(&s);
@@ -280,6 +293,18 @@ START_TEST(positions)
     for (size_t i = 0; i < B * S * D; i++)
         y[i] = w[(size_t)s.tokens[i / D] * D + i % D] + p[local[i / D % S] * D + i % D];
     expect_cause(&s, "embedding", y, LS_CAUSE_POSITIONS, "in each of 5 shares");
+    /* one later, and one earlier, around the end of the table: no shards of the tokens */
+    for (size_t by = 1; by < S; by += S - 2) {
+        y = zeros(B * S * D);
+        for (size_t i = 0; i < B * S * D; i++)
+            y[i] = w[(size_t)s.tokens[i / D] * D + i % D] + p[(i / D + by) % S * D + i % D];
+        expect_cause(&s, "embedding", y, LS_CAUSE_POSITIONS,
+                     by == 1 ? "begin at 1, and after the table's last row" : "last row, the first");
+        y = zeros(S * D);
+        const double *d = value(&s, "grad.position_embedding.weight");
+        for (size_t i = 0; i < S * D; i++) y[(i + by * D) % (S * D)] = d[i];
+        expect_cause(&s, "grad.position_embedding.weight", y, LS_CAUSE_POSITIONS, NULL);
+    }
     scene_end(&s);
 }
 END_TEST

@@ -173,6 +173,30 @@ START_TEST(the_last_of_equals)
 }
 END_TEST
 
+/* Global pooling of resnet-nano without its division, forward and backward. */
+START_TEST(sums_in_the_place_of_means)
+{
+    const plane x = plane_of("block3.relu2");
+    const float *from = values_of("block3.relu2"), *dy = values_of("d.pool");
+    float *y = room_of("pool"), *dx = room_of("d.block3.relu2");
+    const size_t pixels = x.H * x.W;
+    for (size_t i = 0; i < x.N * x.C; i++) {
+        double sum = 0;
+        for (size_t p = 0; p < pixels; p++) sum += (double)from[i * pixels + p];
+        y[i] = (float)(_i ? sum : sum / (double)pixels);
+        for (size_t p = 0; p < pixels; p++)
+            dx[i * pixels + p] = (float)((double)dy[i] / (_i ? 1 : (double)pixels));
+    }
+    const tensor forward[] = {{"block3.relu2", NULL, -1}, {"pool", y, -1}};
+    const tensor backward[] = {{"d.pool", NULL, -1}, {"d.block3.relu2", dx, -1}};
+    judge(forward, 2, _i ? "pool" : NULL, _i ? LS_CAUSE_POOLING : LS_CAUSE_NONE,
+          _i ? "not divided by their number" : "");
+    judge(backward, 2, _i ? "d.block3.relu2" : NULL, _i ? LS_CAUSE_POOLING : LS_CAUSE_NONE,
+          _i ? "not divided by their number" : "");
+    free(y), free(dx);
+}
+END_TEST
+
 /* ---- dropout ---- */
 
 START_TEST(dropout)
@@ -252,6 +276,7 @@ Suite *suite(void)
     tcase_set_timeout(tc, 240);
     tcase_add_unchecked_fixture(tc, open_resnet, close_net);
     tcase_add_loop_test(tc, running_statistics, 0, 6);
+    tcase_add_loop_test(tc, sums_in_the_place_of_means, 0, 2);
     suite_add_tcase(s, tc);
     return s;
 }

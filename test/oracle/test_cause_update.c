@@ -252,7 +252,7 @@ START_TEST(vectors)
     const char *name = "param.layers.1.norm2.weight";
     adam how = right_adam;
     expect_found(&z.s, name, said_of(&z, &how, true, false), LS_CAUSE_OPTIMIZER_VARIANT,
-                 "with weight decay, which this parameter has not");
+                 "with weight decay, which this parameter does not have");
     how.decay = 0.01; /* as of a library's default */
     expect_found(&z.s, name, said_of(&z, &how, true, false), LS_CAUSE_OPTIMIZER_VARIANT,
                  "weight decay 0.01, not 0");

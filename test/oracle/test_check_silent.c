@@ -94,6 +94,8 @@ START_TEST(what_is_before_is_one_mistake)
 }
 END_TEST
 
+static char other[1], halved[1];
+
 static void other_clipping(check_fixture *c, size_t step, int node, const ls_operands *operands,
                            double *values)
 {
@@ -101,22 +103,28 @@ static void other_clipping(check_fixture *c, size_t step, int node, const ls_ope
     const double *g = operands->values[n->inputs[0] >= 0 ? n->inputs[0] : 0];
     (void)step;
     for (size_t i = 0; n->make == LS_MAKE_CLIPPED && i < ls_graph_elements(c->f.graph, node); i++)
-        values[i] = c->context ? 0.21 * g[i] : fmin(fmax(g[i], -0.02), 0.02);
+        values[i] = c->context == halved ? values[i] / 2
+                    : c->context         ? 0.21 * g[i]
+                                         : fmin(fmax(g[i], -0.02), 0.02);
 }
 
 START_TEST(clipped_otherwise)
 {
     check_fixture c;
-    static const char other[] = "";
     const ls_config config = check_config("gpt2-nano");
     check_fixture_begin(&c, &config, 1);
     candidate_computed(&c, LS_F32, other_clipping);
     check_fixture_judge(&c, NULL);
     expect_one(&c, LS_CAUSE_CLIPPED_BY_VALUE, "cut off at +-0.02");
-    c.context = (void *)(uintptr_t)other;
+    c.context = other;
     candidate_computed(&c, LS_F32, other_clipping);
     check_fixture_judge(&c, NULL);
     expect_one(&c, LS_CAUSE_CLIPPED_ELSEWHERE, "scaled by 0.21");
+    /* the norm is right, so that no other one is claimed */
+    c.context = halved;
+    candidate_computed(&c, LS_F32, other_clipping);
+    check_fixture_judge(&c, NULL);
+    expect_one(&c, LS_CAUSE_FACTOR, "all clipped gradients are 1/2 x right");
     check_fixture_end(&c);
 }
 END_TEST
