@@ -26,24 +26,53 @@ unwritable() { # folder
     done
 }
 
-# Says what cannot be written, before anything else is done. The first folder is $build.
+# The source folder that meson has configured $build for; nothing: it has not.
+configured_for() {
+    sed -n 's/.*"source": "\([^"]*\)".*/\1/p' "$build/meson-info/meson-info.json" 2>/dev/null |
+        head -n 1
+}
+
+# A folder that the user names is taken when it is empty or was made for this source. Nothing is
+# mixed with somebody's files, and nothing of theirs is removed.
+check_own_folder() {
+    [ -n "${LOCKSTEP_BUILD:-}" ] || return 0
+    given="LOCKSTEP_BUILD=$LOCKSTEP_BUILD" remedy="choose an empty or a new folder"
+    [ -d "$build" ] || [ ! -e "$build" ] || stop "$given: is no folder; $remedy"
+    if [ -f "$build/source-folder" ]; then
+        owner=$(head -n 1 "$build/source-folder")
+    else
+        owner=$(configured_for)
+        [ -n "$owner" ] || [ ! -e "$build/build.ninja" ] || owner="another project"
+    fi
+    [ -z "$owner" ] || [ "$owner" = "$root" ] ||
+        stop "$given: is a build folder of $owner; $remedy"
+    # Without an owner: what an installation or a configuration that failed has left.
+    [ -n "$owner" ] || [ ! -d "$build" ] || for path in "$build"/* "$build"/.[!.]* "$build"/..?*; do
+        case ${path##*/} in
+        install.log | setup.log | \* | .\[!.\]\* | ..\?\*) ;;
+        *) stop "$given: holds ${path##*/}, which was not made here; $remedy" ;;
+        esac
+    done
+}
+
+# Says what cannot be used, before anything else is done. The first folder is $build.
 check_places() { # folder...
-    elsewhere="LOCKSTEP_BUILD=DIR builds in another folder"
+    check_own_folder
+    elsewhere="LOCKSTEP_BUILD=DIR builds in another folder" named=
+    [ -z "${LOCKSTEP_BUILD:-}" ] ||
+        elsewhere="choose a folder that can be" named="LOCKSTEP_BUILD=$LOCKSTEP_BUILD: "
     for place in "$@"; do
         path=$(unwritable "$place")
-        [ -z "$path" ] || stop "$path cannot be written: it belongs to another user, or" \
-            "its disk is read-only. Remove $place, or: $elsewhere"
+        [ -z "$path" ] || stop "$named$path cannot be written: it belongs to another user, or" \
+            "its disk is read-only; $elsewhere"
     done
     for place in "$@"; do
         mkdir -p "$(dirname -- "$place")" 2>/dev/null
         [ -d "$place" ] || [ -w "$(dirname -- "$place")" ] ||
-            stop "$place cannot be made: its folder is read-only. $elsewhere"
-        [ "$place" != "$build" ] || mkdir -p "$build" || stop "$build cannot be made. $elsewhere"
+            stop "$named$place cannot be made: the folder for it is read-only; $elsewhere"
+        [ "$place" != "$build" ] || mkdir -p "$build" 2>/dev/null ||
+            stop "$named$build cannot be made; $elsewhere"
     done
-    # Nothing is mixed with somebody's files.
-    [ -z "${LOCKSTEP_BUILD:-}" ] || [ -f "$build/source-folder" ] || [ -f "$build/build.ninja" ] ||
-        [ -z "$(find "$build" ! -path "$build" ! -name '*.log' | head -n 1)" ] ||
-        stop "LOCKSTEP_BUILD=$LOCKSTEP_BUILD: has other files in it; name a new folder"
 }
 
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -295,18 +324,26 @@ cores() {
     echo "${n:-2}"
 }
 
+# Removes what meson has written into the build folder, and nothing else.
+forget_configuration() {
+    for name in meson-info meson-logs meson-private meson-uninstalled build.ninja \
+        compile_commands.json .ninja_deps .ninja_log .ninja_lock; do
+        rm -rf "${build:?}/$name"
+    done
+}
+
 configure() { # "tests" or ""
     check_meson
     tests=false
     [ "$1" != tests ] || tests=true
-    # A folder that was copied or moved with its build folder is configured anew.
+    # A source that was copied or moved with its build folder is configured anew. What meson wrote
+    # into it names the old place; other files stay, and ninja makes anew all that is its own.
     if [ -f "$build/source-folder" ] && [ "$(cat "$build/source-folder")" != "$root" ]; then
-        rm -rf "$build"
+        forget_configuration
     fi
     # What was configured by hand keeps its options.
     if [ ! -f "$build/build.ninja" ]; then
-        rm -rf "$build"/meson-*
-        mkdir -p "$build"
+        forget_configuration
         printf '%s\n' "$root" >"$build/source-folder"
         say "configuring in $shown"
         log=$build/setup.log

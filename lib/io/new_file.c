@@ -88,10 +88,7 @@ static ls_status open_temporary(ls_new_file *file)
         file->descriptor = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         /* A name that is taken: the next. */
         if (file->descriptor >= 0 || (errno == EEXIST && attempt < 1000)) continue;
-        LS_FAIL(errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG ? LS_ERR_INPUT
-                                                                             : LS_ERR_IO,
-                "%s: cannot be written, its folder says: %s", ls_show(file->name),
-                ls_show_errno(errno));
+        LS_TRY(ls_cannot_create(file->name, file->place));
     }
     file->temporary = name;
     file->listed = ls_unfinished_list(name);

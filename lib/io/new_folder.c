@@ -135,10 +135,7 @@ static ls_status open_temporary(ls_new_folder *folder)
             folder->temporary = name;
             name = NULL;
         } else if (errno != EEXIST || attempt == 1000) {
-            LS_FAIL(errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG ? LS_ERR_INPUT
-                                                                                 : LS_ERR_IO,
-                    "%s: cannot be written, the folder it would stand in says: %s",
-                    ls_show(folder->name), ls_show_errno(errno));
+            LS_TRY(ls_cannot_create(folder->name, folder->place));
         }
         free(name);
         name = NULL;

@@ -18,6 +18,7 @@
 #endif
 
 #include "base/path.h"
+#include "lockstep/base/show.h"
 
 #define PREFIX ".lockstep-"
 
@@ -63,6 +64,20 @@ void ls_temporary_name(char ret_name[LS_TEMPORARY_NAME], const char *ending)
     pthread_once(&place_once, find_place);
     snprintf(ret_name, LS_TEMPORARY_NAME, PREFIX "%016" PRIx64 "-%ld-%u%s", place, (long)getpid(),
              atomic_fetch_add(&counter, 1), ending);
+}
+
+ls_status ls_cannot_create(const char *name, const char *path)
+{
+    ls_status status = LS_OK;
+    const int error = errno;
+    const size_t length = ls_folder_length(path);
+    LS_FAIL(error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG ? LS_ERR_INPUT : LS_ERR_IO,
+            "%s: cannot be created in %s: %s", ls_show(name),
+            length == 0 ? "the current folder"
+                        : ls_show_bytes(path, length > 1 ? length - 1 : length),
+            ls_show_errno(error));
+exit:
+    return status;
 }
 
 /* ---- what was left ---- */

@@ -6,12 +6,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "lockstep/base/status.h"
+
 enum { LS_TEMPORARY_NAME = 64 };
 
 /* Writes ".lockstep-PLACE-PID-N" and the ending (".tmp", ".dir"), N another one at each call. PLACE
  * is a number of the running system and its process ids: another machine, a machine that was
  * started again and a container with process ids of its own have other ones. */
 void ls_temporary_name(char ret_name[LS_TEMPORARY_NAME], const char *ending);
+
+/* The error, from errno, when such a name cannot be made in the folder of `path`. name: what was to
+ * be written, as the caller gave it. LS_ERR_INPUT: there is no such folder. */
+ls_status ls_cannot_create(const char *name, const char *path) LS_MUST_USE;
 
 /* Removes what dead processes left in the folder of `path`: only where PLACE is this process's, no
  * process has the id, and the file or folder belongs to this user. What cannot be removed stays.

@@ -255,7 +255,8 @@ static ls_status check_folder(const char *path)
     struct stat about;
     char *manifest = NULL;
     if (stat(path, &about) != 0)
-        LS_FAIL(errno == EACCES ? LS_ERR_IO : LS_ERR_INPUT, "%s: %s", ls_show(path),
+        LS_FAIL(errno == EACCES ? LS_ERR_IO : LS_ERR_INPUT,
+                "%s: %s; a golden directory is what lockstep dump makes", ls_show(path),
                 ls_show_errno(errno));
     if (!S_ISDIR(about.st_mode))
         LS_FAIL(LS_ERR_INPUT, "%s: is no directory; a golden directory is what lockstep dump makes",

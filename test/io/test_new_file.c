@@ -133,7 +133,8 @@ START_TEST(places_that_are_no_plain_file)
     ASSERT_SAYS(write_text(f, "x"), LS_ERR_INPUT, "places", "is a folder");
     ck_assert_int_eq(mkfifo(inside(f, "pipe"), 0600), 0);
     ASSERT_SAYS(write_text(inside(f, "pipe"), "x"), LS_ERR_INPUT, "pipe", "plain file");
-    ASSERT_SAYS(write_text(inside(f, "none/x"), "x"), LS_ERR_INPUT, "none/x", "No such file");
+    ASSERT_SAYS(write_text(inside(f, "none/x"), "x"), LS_ERR_INPUT, "none/x",
+                "cannot be created in ", "/none: No such file");
     ASSERT_SAYS(write_text(inside(f, "none/"), "x"), LS_ERR_INPUT, "none/", "names no file");
     ASSERT_SAYS(write_text("", "x"), LS_ERR_INPUT, "names no file");
     ASSERT_OK(write_text(inside(f, "plain"), "x"));
@@ -194,8 +195,8 @@ END_TEST
 
 enum { FILES = 20, LISTED = 16 };
 
-/* What a signal handler does before it ends the process: as many files as it keeps a list of, one of
- * them committed, one given up. */
+/* What a signal handler does before it ends the process: as many files as it keeps a list of, one
+ * of them committed, one given up. */
 START_TEST(abandoned_by_a_signal_handler)
 {
     const char *f = folder("abandoned");

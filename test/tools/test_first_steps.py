@@ -2,11 +2,15 @@
 """What somebody meets who begins: test_first_steps.py PROGRAM ROOT
 
 The digest that README.md prints of the first run; help in every spelling; words in the wrong order;
-other programs' names of options; options that change nothing; files that are not overwritten.
+other programs' names of options; options that change nothing; files that are not overwritten; a
+busy machine.
 """
 import os
 import re
+import signal
+import subprocess
 import sys
+import time
 
 import program as p
 
@@ -83,7 +87,12 @@ def refusals(program, checks):
                   ("tensor-parallel-size", "tp"), ("pipeline-parallel", "pp"),
                   ("pipeline_parallel_size", "pp"), ("data", "text"), ("output", "save"),
                   ("epochs", "steps"), ("threads", "tp"), ("num-layers", "layers"),
-                  ("hidden-size", "d-model"), ("seq-length", "seq"))),
+                  ("hidden-size", "d-model"), ("seq-length", "seq"),
+                  ("checkpoint", "save, and --load FILE to go on from one"), ("out", "save, a file"),
+                  ("fp16", "dtype, f32 or f64"),
+                  *((word, "tp, with --pp and --dp: a rank is a thread, no GPU is used")
+                    for word in ("gpus", "device", "devices")))),
+            (["check", "nosuch", "nosuch2"], "nosuch: No such file or directory; a golden directory is"),
             (["train", "--nope"], "--nope: unknown option; --help lists"),
             (["check", "--tensor-parallel", "2"], "--tensor-parallel: unknown option; --help lists"),
             (["check", "--thread", "2"], "is --threads meant?")):
@@ -107,6 +116,33 @@ def what_has_no_effect(program, checks):
         checks.that(done.status == 0 and done.err == "", f"{words} have an effect\n{done}")
     done = program.run("train", "--model", "resnet-nano", "--steps", "1", "--batch", "1", "--overlap")
     checks.that(done.status == 0 and "note: --overlap has no effect" in done.err, f"--overlap\n{done}")
+    # What only a run reads: plan takes it, says so, and its help leaves it out.
+    for model in ("gpt2-nano", "resnet-nano"):
+        lists = {command: re.findall(r"^  --(\S+)", program.run(command, "--model", model, "--help").out,
+                                     re.MULTILINE) for command in ("train", "plan")}
+        plan = program.run("plan", "--model", model).out
+        for option, value in (("steps", "7"), ("lr", "0.5"), ("seed", "9"), ("timeout", "5"), ("clip", "2"),
+                              ("beta1", "0.5"), ("optimizer", "sgd"), ("warmup", "3")):
+            done = program.run("plan", "--model", model, "--" + option, value)
+            checks.that(done.status == 0 and done.out == plan and done.err ==
+                        f"lockstep: note: --{option} has no effect: plan runs nothing\n", f"{option}\n{done}")
+            checks.that(option in lists["train"] and option not in lists["plan"], f"help of plan: {option}")
+        checks.that(all(option in lists["plan"] for option in ("dp", "batch", "dtype", "load")),
+                    f"help of plan: {lists['plan']}")
+
+
+def busy_machine(program, checks):
+    """Ranks that wait for each other are named as the reason where there are some."""
+    for words, waits in ((["--serial"], False), ([], False), (["--tp", "2"], True)):
+        run = subprocess.Popen([program.path, "train", "--steps", "6", "--layers", "1", *words],
+                               stdout=subprocess.PIPE, text=True, cwd=program.folder)
+        first = run.stdout.readline()  # it has begun
+        os.kill(run.pid, signal.SIGSTOP)
+        time.sleep(1.5)
+        os.kill(run.pid, signal.SIGCONT)
+        out = first + run.communicate()[0]
+        checks.that(run.returncode == 0 and "\ntime    " in out and
+                    ("ranks wait for a turn on a core" in out) == waits, f"{words}: {out}")
 
 
 def what_may_be_written_over(program, checks):
@@ -130,6 +166,7 @@ def main(program, checks):
     refusals(program, checks)
     what_has_no_effect(program, checks)
     what_may_be_written_over(program, checks)
+    busy_machine(program, checks)
     first_run(program, checks)
 
 

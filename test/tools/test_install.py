@@ -76,8 +76,9 @@ def manual(files, checks):
                     f"the man page lacks options of {command}")
         checks.that("Examples" in part and f"lockstep {command}" in part, f"examples of {command}")
         if shutil.which("bash"):
-            for typed, expected in ((["--"], options), (["--gemm", "o"], ["openblas"])):
-                if "--gemm" in typed and command != "train":
+            for typed, expected in ((["--"], options), (["--gemm", "o"], ["openblas"]),
+                                    (["--model", "re"], ["resnet-nano"])):
+                if "--" not in typed and command != "train":
                     continue
                 script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); ' \
                     '_lockstep; echo "${COMPREPLY[@]}"'

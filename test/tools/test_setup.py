@@ -5,6 +5,7 @@ In a place with nothing but a shell's usual tools and one package manager, made 
 right to install they print the exact command and end with 2; with it they run that command. Python
 modules that only some tests need are installed where that is easy; nothing fails without them.
 Names of tests are compared with the list; what cannot be written is said, and LOCKSTEP_BUILD helps.
+A folder that was not made here is refused; no file of a user is removed or written over.
 """
 import os
 import shutil
@@ -62,6 +63,17 @@ MODULES = {
 }
 
 
+def files_of(folder, *places):
+    """Every file in these places: path in folder -> text."""
+    found = {}
+    for place in places:
+        for path, _, names in os.walk(os.path.join(folder, place)):
+            for name in names:
+                with open(os.path.join(path, name), encoding="utf-8") as file:
+                    found[os.path.relpath(os.path.join(path, name), folder)] = file.read()
+    return found
+
+
 def run(command, manager, user, more=None, env=None, words=(), prepare=None):
     """(result, what the package manager was called with). more: further programs, name -> text;
     words: of the command line; prepare(source folder): called before, says as which user to run."""
@@ -84,6 +96,7 @@ def run(command, manager, user, more=None, env=None, words=(), prepare=None):
                               env={"PATH": bin_folder, **env}, capture_output=True, text=True, check=False)
         done.made = {name for name in ("source/build", "source/report", "elsewhere/source-folder",
                                        "elsewhere/compile.log") if os.path.exists(os.path.join(folder, name))}
+        done.files = files_of(folder, "elsewhere", "source/build")
         if os.path.isdir(os.path.join(folder, "source")):
             os.chmod(os.path.join(folder, "source"), 0o755)  # so that it can be removed
         called = ""
@@ -117,6 +130,7 @@ def check_modules(checks):
 
 TESTS = r"""case "$*" in
 --version) echo 1.0.1 ;;
+*--nope*) echo 'meson: error: unrecognized arguments: --nope' >&2; exit 2 ;;
 *--list) printf 'lockstep:comm / all_reduce\nlockstep:comm / world\nlockstep:base / world_clock\n' ;;
 test*) echo "MESON $*" ;;
 esac"""
@@ -128,6 +142,14 @@ def check_names(checks):
     for words, status, texts in (
             (["all_reduce", "nosuchtest", "world"], 2, ["nosuchtest: no test has this name"]),
             (["ALL_REDUCE"], 2, ["ALL_REDUCE: no test has this name"]),
+            ([""], 2, ["NAME is an empty word"]),
+            (["--nope"], 2, ["lockstep: --nope: unrecognized arguments: --nope (an option of"]),
+            (["world", "--nope"], 2, ["lockstep: --nope: unrecognized arguments: --nope"]),
+            (["--list", "nosuch"], 2, ["--list: lists every test; no other word"]),
+            (["world", "--list"], 2, ["--list: lists every test; no other word"]),
+            (["--suite"], 2, ["--suite: the name of a suite is missing; there are: base comm"]),
+            (["--suite="], 2, ["--suite: the name of a suite is missing; there are: base comm"]),
+            (["--suite", ".*"], 2, ["--suite .*: no suite has this name"]),
             (["--suite", "nosuite"], 2, ["--suite nosuite: no suite has this name", "base comm"]),
             (["--list"], 0, ["comm all_reduce\ncomm world\nbase world_clock\n"]),
             (["all_reduce", "world"], 0, ["--print-errorlogs all_reduce world\n"]),
@@ -138,7 +160,8 @@ def check_names(checks):
         done, _ = run("test", None, 0, fakes, words=words)
         said = done.stdout + done.stderr
         checks.that(done.returncode == status and all(text in said for text in texts) and
-                    (status == 0 or "building" not in said), f"tools/test {words}: {done}")
+                    (status == 0 or ("building" not in said and len(done.stderr.splitlines()) == 1)),
+                    f"tools/test {words}: {done}")
 
 
 def check_places(checks):
@@ -159,10 +182,9 @@ def check_places(checks):
             os.chmod(os.path.join(source, "build"), 0o555)
         return nobody
 
-    def with_files(source):
-        os.mkdir(os.path.join(source, "..", "elsewhere"))
-        with open(os.path.join(source, "..", "elsewhere", "letter.txt"), "w", encoding="utf-8"):
-            pass
+    def elsewhere_of_another_user(source):
+        os.mkdir(os.path.join(source, "..", "elsewhere"), 0o755 if is_root else 0o555)
+        return nobody
 
     for command in ("run", "test"):
         for prepare, text in ((read_only, "build cannot be made"),
@@ -174,8 +196,70 @@ def check_places(checks):
         done, _ = run(command, None, 0, fakes, {"LOCKSTEP_BUILD": "FOLDER/elsewhere"})
         checks.that(done.made == {"elsewhere/source-folder", "elsewhere/compile.log"},
                     f"{command} elsewhere: {done.made} {done}")
-        done, _ = run(command, None, 0, fakes, {"LOCKSTEP_BUILD": "FOLDER/elsewhere"}, prepare=with_files)
-        checks.that(done.returncode == 2 and "has other files in it" in done.stderr, f"{command}: {done}")
+        done, _ = run(command, None, nobody or os.geteuid(), fakes, {"LOCKSTEP_BUILD": "FOLDER/elsewhere"},
+                      prepare=elsewhere_of_another_user)
+        checks.that(done.returncode == 2 and len(done.stderr.splitlines()) == 1 and
+                    "/elsewhere cannot be written: " in done.stderr and "Remove" not in done.stderr and
+                    "builds in another folder" not in done.stderr, f"{command} not writable: {done}")
+
+
+# Folders that LOCKSTEP_BUILD may name: their files, and what is said; None: it is built there.
+# SOURCE: where the source of this run is.
+MESON_INFO = '{"meson_version": {}, "directories": {"source": "%s", "build": "/some/build"}}'
+NAMED_FOLDERS = (
+    ({"letter.txt": "Dear"}, "holds letter.txt, which was not made here"),
+    ({"deep/er/letter.txt": "Dear"}, "holds deep, which was not made here"),
+    ({".git/config": "[core]"}, "holds .git, which was not made here"),
+    ({"server.log": "GET /"}, "holds server.log, which was not made here"),
+    ({"keep.txt": "hi", "source-folder": "/else where\n"}, "is a build folder of /else where;"),
+    ({"source-folder": "/elsewhere\n", "build.ninja": "rule", "meson-info/a": "b"},
+     "is a build folder of /elsewhere;"),
+    ({"build.ninja": "rule"}, "is a build folder of another project;"),
+    ({"build.ninja": "rule", "meson-info/meson-info.json": MESON_INFO % "/some/game"},
+     "is a build folder of /some/game;"),
+    ({}, None),
+    ({"install.log": "Err", "setup.log": "no"}, None),
+    ({"source-folder": "SOURCE\n", "mine.txt": "hi", "meson-notes/mine.txt": "hi"}, None),
+    ({"source-folder": "SOURCE\n", "build.ninja": "rule", "golden/mine.txt": "hi"}, None),
+    ({"build.ninja": "rule", "mine.txt": "hi", "meson-info/meson-info.json": MESON_INFO % "SOURCE"}, None),
+)
+
+
+def put_files(folder, files, source):
+    os.mkdir(folder)
+    for name, text in files.items():
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text.replace("SOURCE", os.path.realpath(source)))
+
+
+def check_named_folders(checks):
+    """Only an empty folder or one of this source is built in, and no file of a user is touched."""
+    fakes = {**COMPLETE, "python3": "exit 0", "meson": TESTS}
+    for files, said in NAMED_FOLDERS:
+        done, _ = run("test", None, 0, fakes, {"LOCKSTEP_BUILD": "FOLDER/elsewhere"}, prepare=lambda source:
+                      put_files(os.path.join(source, "..", "elsewhere"), files, source))
+        kept = {name: text for name, text in files.items() if said or "mine.txt" in name}
+        checks.that(all(done.files.get("elsewhere/" + name) == text for name, text in kept.items()),
+                    f"{files}: left is {done.files}")
+        if said:
+            checks.that(done.returncode == 2 and len(done.stderr.splitlines()) == 1 and
+                        said in done.stderr and "choose an empty or a new folder" in done.stderr and
+                        len(done.files) == len(files), f"{files}: {done}")
+        else:
+            checks.that("testing" in done.stdout and done.made, f"{files}: {done}")
+    # A source that was copied or moved with its build folder: what meson wrote goes, the rest stays.
+    made = {"source-folder": "/old/place\n", "build.ninja": "rule", ".ninja_log": "log",
+            "meson-info/meson-info.json": MESON_INFO % "/old/place", "meson-private/x": "y"}
+    mine = {"a.safetensors": "weights", "golden/mine.txt": "hi", "meson-notes/mine.txt": "hi",
+            "tools/mine.txt": "hi", "notes.log": "hi"}
+    done, _ = run("test", None, 0, fakes, prepare=lambda source:
+                  put_files(os.path.join(source, "build"), {**made, **mine}, source))
+    checks.that(all(done.files.get("source/build/" + name) == text for name, text in mine.items()) and
+                "configuring in build" in done.stdout and
+                not any("/old/place" in text for text in done.files.values()) and
+                not any("source/build/" + name in done.files for name in list(made)[1:]),
+                f"moved: {done} {done.files}")
 
 
 def check_installation(checks):
@@ -208,6 +292,7 @@ def main():
     check_modules(checks)
     check_names(checks)
     check_places(checks)
+    check_named_folders(checks)
     check_installation(checks)
     for command in ("run", "test"):
         for manager, (words, more) in MANAGERS.items():
@@ -242,7 +327,7 @@ def main():
             checks.that(done.returncode == 2 and "--nonsense: unknown option" in done.stderr and
                         len(done.stderr.splitlines()) == 1, f"{link}: {done}")
     for words, name in ((["--nonsense"], "--nonsense"), (["a", "b"], "2 arguments"),
-                        (["/nothing/here"], "/nothing/here")):
+                        ([""], "FILE is an empty word"), (["/nothing/here"], "/nothing/here")):
         done = subprocess.run([os.path.join(ROOT, "tools", "run"), *words], cwd="/",
                               capture_output=True, text=True, check=False)
         checks.that(done.returncode == 2 and len(done.stderr.splitlines()) == 1 and

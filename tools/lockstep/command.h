@@ -17,7 +17,9 @@ enum {
     FOR_ALL = FOR_RUN | FOR_PLAN | FOR_DUMP,
     /* Which kind of model it is for, when not for both. */
     OF_TRANSFORMERS = 64,
-    OF_NETS = 128
+    OF_NETS = 128,
+    /* Has no effect where nothing runs: plan takes it, says so, and leaves it out of its help. */
+    OF_A_RUN = 256
 };
 
 typedef struct command_spec {

@@ -26,8 +26,8 @@ ls_status print_ranks(FILE *file, const ls_train_result *result,
                       const ls_layout *layout) LS_MUST_USE;
 
 /* "1.88 s, 2.31 s of CPU time" since `started_ns` and of the whole process; on a busy machine, why
- * the former is so much longer. */
-void print_time(FILE *file, uint64_t started_ns);
+ * the former is so much longer. ranks: of the largest run; one rank waits for no other. */
+void print_time(FILE *file, uint64_t started_ns, int ranks);
 
 /* One line for a run that was compared; width: of the column of layouts. */
 void print_compared(FILE *file, const ls_report *report, const ls_report_run *run, int width);

@@ -142,7 +142,7 @@ exit:
     return status;
 }
 
-void print_time(FILE *file, uint64_t started_ns)
+void print_time(FILE *file, uint64_t started_ns, int ranks)
 {
     char time[LS_NUMBER_TEXT], cpu[LS_NUMBER_TEXT];
     struct timespec used = {0, 0};
@@ -151,7 +151,7 @@ void print_time(FILE *file, uint64_t started_ns)
     const uint64_t cpu_ns = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
     fprintf(file, "time    %s, %s of CPU time%s\n", ls_duration_text(ns, time),
             ls_duration_text(cpu_ns, cpu),
-            ns > 1000000000u && ns / 3 > cpu_ns
+            ranks > 1 && ns > 1000000000u && ns / 3 > cpu_ns
                 ? ": the machine is busy, and at every collective ranks wait for a turn on a core"
                 : "");
 }

@@ -103,6 +103,10 @@ def completion(commands):
             if re.fullmatch(r"[a-z0-9_-]+(\|[a-z0-9_-]+)+", value):
                 lines.append(f"        {command.name}:--{option['name']}) "
                              f"words='{value.replace('|', ' ')}' ;;")
+            elif value.startswith("NAME|"):  # names come first in its text
+                known = re.match(r"(?:[a-z0-9-]+, )*", option["text"] or "")[0]
+                lines.append(f"        {command.name}:--{option['name']}) "
+                             f"words='{known.replace(',', '').strip()}' ;;")
             elif value:  # a number or a file: the shell's own completion of files
                 lines.append(f"        {command.name}:--{option['name']}) ;;")
     for command in commands:

@@ -168,7 +168,7 @@ exit:
 }
 
 /* Options that are legal in this layout and change nothing: said, in a line each. */
-static void note_idle_options(const settings *s)
+static void note_idle_options(const settings *s, const command_spec *command)
 {
     const ls_layout *layout = &s->run.layout;
     const bool whole = layout->down == 1 && layout->across == 1 && layout->n_strategies == 0;
@@ -187,6 +187,10 @@ static void note_idle_options(const settings *s)
         if (given(s, rows[i].option) && rows[i].idle)
             fprintf(stderr, "lockstep: note: --%s has no effect: %s\n", rows[i].option,
                     rows[i].why);
+    for (size_t i = 0; command->mark == FOR_PLAN && i < s->n_options; i++)
+        if (s->options[i].given && (s->option_marks[i] & OF_A_RUN) != 0)
+            fprintf(stderr, "lockstep: note: --%s has no effect: plan runs nothing\n",
+                    s->options[i].name);
 }
 
 /* Behind the help of one kind of model, where that of the other stands. */
@@ -275,7 +279,7 @@ ls_status settings_read(settings *s, const command_spec *command, int argc, cons
         LS_TRY(settings_read_data(s));
     LS_TRY(check_files_to_write(s));
     LS_TRY(shell_command_line(command->name, argc, argv, &s->command_line));
-    note_idle_options(s);
+    note_idle_options(s, command);
 exit:
     if (status != LS_OK) settings_free(s);
     return status;

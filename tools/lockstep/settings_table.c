@@ -40,6 +40,7 @@ static void add(settings *s, const command_spec *command, int marks, ls_option o
     const int kinds = marks & (OF_TRANSFORMERS | OF_NETS);
     if ((command->mark & marks) == 0) return;
     if (s->only != 0 && kinds != 0 && (kinds & s->only) == 0) return;
+    if (s->only != 0 && command->mark == FOR_PLAN && (marks & OF_A_RUN) != 0) return;
     assert(s->n_options < MAX_OPTIONS);
     s->option_marks[s->n_options] = marks;
     s->options[s->n_options++] = option;
@@ -148,29 +149,32 @@ void settings_make_table(settings *s, const command_spec *command)
         ls_option_string("images", &s->images_folder, "DIR",
                          "images to train on, DIR/LABEL/FILE in PNG, PGM or PPM; digits and shapes "
                          "are drawn when not given"));
-    ADD(FOR_ALL | OF_NETS, ls_option_size("image-count", &s->image_count, 1, (size_t)1 << 20, "N",
-                                          "how many to draw"));
-    ADD(FOR_ALL, ls_option_u64("steps", &run->steps, 1, UINT32_MAX, "N", "the step to reach"));
+    ADD(FOR_ALL | OF_A_RUN | OF_NETS, ls_option_size("image-count", &s->image_count, 1,
+                                                     (size_t)1 << 20, "N", "how many to draw"));
+    ADD(FOR_ALL | OF_A_RUN,
+        ls_option_u64("steps", &run->steps, 1, UINT32_MAX, "N", "the step to reach"));
     ADD(FOR_ALL, ls_option_size("batch", &run->batch, 1, (size_t)1 << 20, "B",
                                 "sequences or images of a step"));
-    ADD(FOR_ALL, ls_option_choice("optimizer", &s->optimizer, optimizers, "how to update"));
-    ADD(FOR_ALL, ls_option_real("lr", &run->lr, 0.0, true, 1000.0, "X", "learning rate"));
-    ADD(FOR_ALL, ls_option_real("lr-floor", &run->lr_floor, 0.0, false, 1000.0, "X",
-                                "where the cosine ends"));
-    ADD(FOR_ALL, ls_option_u64("lr-total", &run->lr_total, 0, UINT32_MAX, "N",
-                               "the step where the cosine ends; 0: no cosine"));
-    ADD(FOR_ALL,
+    ADD(FOR_ALL | OF_A_RUN,
+        ls_option_choice("optimizer", &s->optimizer, optimizers, "how to update"));
+    ADD(FOR_ALL | OF_A_RUN,
+        ls_option_real("lr", &run->lr, 0.0, true, 1000.0, "X", "learning rate"));
+    ADD(FOR_ALL | OF_A_RUN, ls_option_real("lr-floor", &run->lr_floor, 0.0, false, 1000.0, "X",
+                                           "where the cosine ends"));
+    ADD(FOR_ALL | OF_A_RUN, ls_option_u64("lr-total", &run->lr_total, 0, UINT32_MAX, "N",
+                                          "the step where the cosine ends; 0: no cosine"));
+    ADD(FOR_ALL | OF_A_RUN,
         ls_option_u64("warmup", &run->warmup, 0, UINT32_MAX, "N", "steps in which the rate rises"));
-    ADD(FOR_ALL, ls_option_real("beta1", &run->beta1, 0.0, false, 0.999999, "X",
-                                "adamw: decay of the mean; sgd: momentum"));
-    ADD(FOR_ALL, ls_option_real("beta2", &run->beta2, 0.0, false, 0.999999, "X",
-                                "adamw: decay of the mean square"));
-    ADD(FOR_ALL, ls_option_real("weight-decay", &run->weight_decay, 0.0, false, 1000.0, "X",
-                                "of matrices, not of vectors"));
-    ADD(FOR_ALL, ls_option_real("clip", &run->clip, 0.0, false, 1e9, "X",
-                                "largest norm of a gradient; 0: not clipped"));
-    ADD(FOR_ALL, ls_option_u64("seed", &run->seed, 0, UINT64_MAX, "N",
-                               "of initial values, dropout and the choice of data"));
+    ADD(FOR_ALL | OF_A_RUN, ls_option_real("beta1", &run->beta1, 0.0, false, 0.999999, "X",
+                                           "adamw: decay of the mean; sgd: momentum"));
+    ADD(FOR_ALL | OF_A_RUN, ls_option_real("beta2", &run->beta2, 0.0, false, 0.999999, "X",
+                                           "adamw: decay of the mean square"));
+    ADD(FOR_ALL | OF_A_RUN, ls_option_real("weight-decay", &run->weight_decay, 0.0, false, 1000.0,
+                                           "X", "of matrices, not of vectors"));
+    ADD(FOR_ALL | OF_A_RUN, ls_option_real("clip", &run->clip, 0.0, false, 1e9, "X",
+                                           "largest norm of a gradient; 0: not clipped"));
+    ADD(FOR_ALL | OF_A_RUN, ls_option_u64("seed", &run->seed, 0, UINT64_MAX, "N",
+                                          "of initial values, dropout and the choice of data"));
     ADD(FOR_TRAIN | FOR_DUMP,
         ls_option_choice("gemm", &s->engine, engines, "engine of the matrix products"));
     ADD(FOR_VERIFY,
@@ -190,8 +194,8 @@ void settings_make_table(settings *s, const command_spec *command)
     ADD(FOR_TRAIN, ls_option_string("trace", &run->trace, "FILE.json",
                                     "what every rank did, for Perfetto or Chrome and for lockstep "
                                     "replay; runs a few steps of the baseline too"));
-    ADD(FOR_ALL, ls_option_int("timeout", &s->timeout_s, 1, 86400, "SECONDS",
-                               "how long a rank may wait for another"));
+    ADD(FOR_ALL | OF_A_RUN, ls_option_int("timeout", &s->timeout_s, 1, 86400, "SECONDS",
+                                          "how long a rank may wait for another"));
     ADD(FOR_DUMP,
         ls_option_choice("start", &s->start, starts,
                          "what the run begins with: weights drawn so that no term vanishes, unless "

@@ -83,7 +83,7 @@ static void print_result(FILE *out, const settings *s, uint64_t started_ns,
     if (steps == 0 && s->run.load != NULL)
         fprintf(out, "nothing was trained: %s is at step %llu already; a larger --steps goes on\n",
                 ls_show(s->run.load), (unsigned long long)result->first_step);
-    print_time(out, started_ns);
+    print_time(out, started_ns, result->ranks);
     if (s->run.save != NULL) fprintf(out, "saved in %s\n", ls_show(s->run.save));
     if (s->run.trace != NULL) fprintf(out, "trace in %s\n", ls_show(s->run.trace));
     fprintf(out, "digest: %s\n", result->digest);

@@ -271,6 +271,7 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
     ls_page *page = NULL;
     verification v = {.settings = &s, .out = stdout};
     size_t equal = 0, different = 0;
+    int ranks = 1;
     const uint64_t started_ns = ls_clock_ns();
     char number[LS_NUMBER_TEXT];
     LS_TRY(settings_read(&s, command, argc, argv, &helped));
@@ -291,7 +292,9 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
     if (page != NULL) LS_TRY(ls_page_commit(page, v.report));
     if (s.json) LS_TRY(print_verify_json(v.report));
     print_undefined_runs(&v, v.report->n_runs - equal - different);
-    print_time(v.out, started_ns);
+    for (size_t i = 0; i < v.report->n_runs; i++)
+        if (v.report->runs[i].result.ranks > ranks) ranks = v.report->runs[i].result.ranks;
+    print_time(v.out, started_ns, ranks);
     fprintf(v.out, "verify: %s, %zu bit-exact, %zu different\n",
             ls_count_text(v.report->n_runs, "layout", number), equal, different);
     if (equal < v.report->n_runs) status = LS_DIFFERENT;
