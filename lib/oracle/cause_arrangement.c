@@ -45,16 +45,22 @@ static void try_blocks(ls_search *search, const axis *a, size_t count)
     size_t from[16];
     const size_t block = a->extent / count;
     char text[LS_EVIDENCE];
-    bool moved = false;
+    size_t moved = 0, held = 0;
+    bool there[16] = {false};
     for (size_t at = 0; at < count; at++) {
         from[at] = at;
         if (block_fits(search, a, block, at, at)) continue;
         for (from[at] = 0; from[at] < count; from[at]++)
             if (block_fits(search, a, block, at, from[at])) break;
         if (from[at] == count) return;
-        moved = true;
+        moved++;
     }
-    if (!moved) return;
+    for (size_t at = 0; at < count; at++) {
+        held += !there[from[at]];
+        there[from[at]] = true;
+    }
+    /* A few blocks that are copies of others are no order. */
+    if (moved == 0 || (held < count && 2 * moved < count)) return;
     int length = snprintf(text, sizeof text, "%zu blocks of %s are the right ones in the order",
                           count, *a->name ? a->name : "the axis");
     for (size_t b = 0; b < count && length < (int)sizeof text - 8; b++)

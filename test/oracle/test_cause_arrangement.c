@@ -34,7 +34,8 @@ static void blocks(size_t *map, size_t width, size_t count, const size_t *order)
 START_TEST(results)
 {
     scene s;
-    static const size_t reverse[] = {2, 1, 0}, odd[] = {2, 0, 3, 1}, twice[] = {0, 2, 0, 2};
+    static const size_t reverse[] = {2, 1, 0}, odd[] = {2, 0, 3, 1}, twice[] = {0, 2, 0, 2},
+                        copied[] = {0, 2, 2, 3};
     size_t map[F];
     scene_begin(&s, GPT2);
     blocks(map, D, 3, reverse);
@@ -50,6 +51,10 @@ START_TEST(results)
     expect_cause(&s, "grad.layers.0.attention.query.weight",
                  columns(value(&s, "grad.layers.0.attention.query.weight"), D, D, map),
                  LS_CAUSE_SHARD_ORDER, "order 0 2 0 2");
+    /* A block that is a copy of another is no order. */
+    blocks(map, F, 4, copied);
+    expect_cause(&s, "layers.0.activation",
+                 columns(value(&s, "layers.0.activation"), B * S, F, map), LS_CAUSE_NONE, "");
 
     /* sequences in another order, tokens in another order */
     const double *x = value(&s, "layers.0.norm1");
