@@ -10,7 +10,7 @@ struct ls_truth {
     uint64_t first; /* step */
     size_t steps;
     double **values;              /* [step * nodes + node] */
-    bool placed;                  /* they stand in the caller's room */
+    bool placed;                  /* values are in memory of the caller */
     double *bounds;               /* the same */
     double *spreads;              /* the same: root mean square */
     double **rows;                /* the same: of each run of rows */

@@ -10,7 +10,7 @@ enum { TIMEOUT_MS = 2000, STOPPED_MS = 3500 };
 
 static const uint64_t MS = 1000000;
 
-/* Rank 0 comes when somebody outside says so; the others wait for it in a barrier, rank 1 in a
+/* Rank 0 comes when the test releases it; the others wait for it in a barrier, rank 1 in a
  * receive as well. */
 static ls_status come_when_told(ls_rank *rank, void *argument)
 {
