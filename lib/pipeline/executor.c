@@ -1,7 +1,7 @@
 /* executor.c - makes a pipeline rank: its stages, and room for what goes through them. */
 #include <stdlib.h>
 
-#include "lockstep/parallel/sharding.h"
+#include "lockstep/parallel/layout/sharding.h"
 #include "pipeline/executor_state.h"
 #include "pipeline/gradient_slots.h"
 

@@ -3,9 +3,9 @@
 
 #include "lockstep/comm/trace.h"
 #include "lockstep/kernels/elementwise.h"
-#include "lockstep/parallel/update.h"
-#include "parallel/fault_parts.h"
-#include "parallel/look_at_param.h"
+#include "lockstep/parallel/data/update.h"
+#include "parallel/faults/fault_parts.h"
+#include "parallel/hooks/look_at_param.h"
 #include "pipeline/executor_state.h"
 
 /* A flight for a micro-batch that begins: the first that is free, so that no more are in use than

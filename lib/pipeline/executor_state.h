@@ -4,7 +4,7 @@
 #define LS_PIPELINE_EXECUTOR_STATE_H
 
 #include "lockstep/comm/channel.h"
-#include "lockstep/parallel/stage.h"
+#include "lockstep/parallel/transformer/stage.h"
 #include "lockstep/partition/share.h"
 #include "lockstep/pipeline/executor.h"
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "lockstep/numerics/tree.h"
-#include "lockstep/parallel/placement.h"
-#include "lockstep/parallel/sharding.h"
+#include "lockstep/parallel/layout/placement.h"
+#include "lockstep/parallel/layout/sharding.h"
 #include "lockstep/partition/share.h"
 #include "pipeline/gradient_slots.h"
 #include "pipeline/plan_net.h"
@@ -66,10 +66,8 @@ static void plan_rank(ls_plan *plan, const ls_plan_setup *setup, size_t granules
     size_t bounds[LS_MAX_STAGES + 1];
     ls_stage_elements chunks[LS_MAX_STAGES];
     ls_step_traffic step = {&axes, layout, setup->gathered_loss, e, share.count, own->comm};
-    ls_step_ends ends = {.at = at,
-                         .gradients = sum->made,
-                         .tied = sum->received,
-                         .granules = granules};
+    ls_step_ends ends = {
+        .at = at, .gradients = sum->made, .tied = sum->received, .granules = granules};
 
     ls_layout_stage_bounds(layout, plan->config.layers, bounds);
     for (int c = 0; c < layout->virtual_stages; c++) {

@@ -1,12 +1,12 @@
 /* plan_net.c - a convolutional network's blocks, halos, redistributions and sums, layer by layer
- * and rank by rank. A second account beside that of the engine (lib/parallel/net_boxes.c): it has
- * the boxes of net_grids.h in common with it and nothing else. */
+ * and rank by rank. It is independent of the engine's account (parallel/spatial/net_boxes.c); they
+ * share the boxes of net_grids.h and nothing else. */
 #include "pipeline/plan_net.h"
 
 #include <stdlib.h>
 
 #include "lockstep/numerics/pixel_tree.h"
-#include "lockstep/parallel/net_grids.h"
+#include "lockstep/parallel/layout/net_grids.h"
 
 /* What a rank takes part in on a route of boxes. */
 typedef struct passing {

@@ -1,6 +1,6 @@
 /* plan_sizes.c - what a layer, and what a stage keeps of one sequence: the table of plan.h. */
 #include "lockstep/numerics/tree.h"
-#include "lockstep/parallel/sharding.h"
+#include "lockstep/parallel/layout/sharding.h"
 #include "lockstep/partition/share.h"
 #include "pipeline/plan_parts.h"
 

@@ -1,5 +1,5 @@
 /* page_layouts.c - the table of all runs. */
-#include "oracle/sweep.h"
+#include "verify/sweep.h"
 #include "report/page_parts.h"
 #include "report/svg.h"
 #include "report/text_table.h"

@@ -1,6 +1,6 @@
 /* page_net_places.c - where the ranks of a convolutional network stand, and for each of its layers
  * how it is cut and what crosses ranks. */
-#include "lockstep/parallel/net_grids.h"
+#include "lockstep/parallel/layout/net_grids.h"
 #include "lockstep/pipeline/plan.h"
 #include "report/page_parts.h"
 #include "report/svg.h"

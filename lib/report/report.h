@@ -5,7 +5,7 @@
 #ifndef LS_REPORT_REPORT_H
 #define LS_REPORT_REPORT_H
 
-#include "oracle/verify.h"
+#include "verify/verify.h"
 
 enum { LS_DEPARTURE_TEXT = 640 }; /* room for ls_departure_describe */
 enum { LS_LAYOUT_NAME = 160 };    /* room for a layout's name; a longer one is cut */

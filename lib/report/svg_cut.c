@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "lockstep/parallel/sharding.h"
+#include "lockstep/parallel/layout/sharding.h"
 #include "report/svg.h"
 
 enum { WIDTH = 760, NAME = 228, BOX = 200, NOTE = NAME + BOX + 24, GAP = 9, HEADING = 30 };

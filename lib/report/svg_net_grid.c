@@ -2,7 +2,7 @@
  * into the rows and columns of ranks, each place into its channel-parallel ranks. */
 #include <math.h>
 
-#include "lockstep/parallel/net_grids.h"
+#include "lockstep/parallel/layout/net_grids.h"
 #include "report/svg.h"
 
 enum { WIDTH = 760, TOP = 20, IMAGE = 168, GAP = 20, SHOWN = 16 };

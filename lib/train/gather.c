@@ -4,7 +4,7 @@
 
 #include "lockstep/comm/channel.h"
 #include "lockstep/numerics/compare.h"
-#include "lockstep/parallel/placement.h"
+#include "lockstep/parallel/layout/placement.h"
 #include "model/param_shard.h"
 
 enum { NOBODY = -1 };

@@ -5,7 +5,7 @@
 
 #include "lockstep/comm/trace.h"
 #include "lockstep/numerics/digest.h"
-#include "lockstep/parallel/sharded_net.h"
+#include "lockstep/parallel/spatial/sharded_net.h"
 #include "train/rank_model.h"
 
 enum { DIGITS = 64 }; /* of a digest */

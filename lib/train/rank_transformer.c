@@ -3,11 +3,11 @@
 #include <stdlib.h>
 
 #include "lockstep/comm/trace.h"
-#include "lockstep/parallel/data_parallel.h"
-#include "lockstep/parallel/replicas.h"
+#include "lockstep/parallel/data/data_parallel.h"
+#include "lockstep/parallel/data/replicas.h"
 #include "lockstep/pipeline/executor.h"
-#include "parallel/fault_parts.h"
-#include "parallel/step_look.h"
+#include "parallel/faults/fault_parts.h"
+#include "parallel/data/step_look.h"
 #include "train/rank_model.h"
 
 typedef struct transformer {

@@ -17,8 +17,8 @@
 #include "lockstep/model/param_table.h"
 #include "lockstep/model/text.h"
 #include "lockstep/numerics/gemm.h"
-#include "lockstep/parallel/sharding.h"
-#include "lockstep/parallel/tap.h"
+#include "lockstep/parallel/layout/sharding.h"
+#include "lockstep/parallel/hooks/tap.h"
 #include "lockstep/partition/layout.h"
 
 /* What a run begins with, handed over in memory: logical tensors in binary64, one per parameter of

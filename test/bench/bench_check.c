@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "lockstep/base/clock.h"
-#include "oracle/check_parts.h"
+#include "check/check_parts.h"
 
 enum { COUNT = 16 << 20, ROUNDS = 5 };
 

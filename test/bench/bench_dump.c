@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/clock.h"
-#include "oracle/dump.h"
+#include "golden/dump.h"
 
 static _Atomic long most_pages;
 static atomic_int ended;

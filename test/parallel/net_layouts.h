@@ -4,7 +4,7 @@
 
 #include <check.h>
 
-#include "lockstep/parallel/sharding.h"
+#include "lockstep/parallel/layout/sharding.h"
 
 static const char *const net_models[] = {"alexnet-nano", "resnet-nano"};
 

@@ -10,8 +10,8 @@
 #define LS_TEST_NET_RUNS_H
 
 #include "comm/comm_test.h"
-#include "lockstep/parallel/net_grids.h"
-#include "lockstep/parallel/sharded_net.h"
+#include "lockstep/parallel/layout/net_grids.h"
+#include "lockstep/parallel/spatial/sharded_net.h"
 #include "serial/net_fixture.h"
 #include "serial/serial_net.h"
 

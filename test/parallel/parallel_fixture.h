@@ -11,8 +11,8 @@
 #include "lockstep/comm/world.h"
 #include "lockstep/numerics/random.h"
 #include "lockstep/numerics/tree.h"
-#include "lockstep/parallel/sequence_parallel.h"
-#include "lockstep/parallel/sharding.h"
+#include "lockstep/parallel/sequence/sequence_parallel.h"
+#include "lockstep/parallel/layout/sharding.h"
 #include "lockstep/partition/share.h"
 
 /* Equal bits, naming the first place. */

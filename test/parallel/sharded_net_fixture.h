@@ -7,7 +7,7 @@
 
 #include "comm/comm_test.h"
 
-#include "lockstep/parallel/sharded_net.h"
+#include "lockstep/parallel/spatial/sharded_net.h"
 #include "lockstep/serial/serial.h"
 #include "numerics/tree_reference.h"
 

@@ -6,9 +6,9 @@
 
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/numerics/tree.h"
-#include "lockstep/parallel/placement.h"
-#include "lockstep/parallel/stage.h"
-#include "lockstep/parallel/update.h"
+#include "lockstep/parallel/layout/placement.h"
+#include "lockstep/parallel/transformer/stage.h"
+#include "lockstep/parallel/data/update.h"
 #include "parallel/parallel_fixture.h"
 #include "serial/serial_fixture.h"
 

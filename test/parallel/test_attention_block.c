@@ -5,7 +5,7 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/rotary.h"
 #include "lockstep/numerics/tree.h"
-#include "lockstep/parallel/attention_block.h"
+#include "lockstep/parallel/tensor/attention_block.h"
 #include "parallel_fixture.h"
 
 /* 2 sequences, of 5 tokens where nothing else is said; D 24 in 12 heads of 2 */

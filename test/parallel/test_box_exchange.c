@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "lockstep/comm/sum_plan.h"
-#include "lockstep/parallel/box_exchange.h"
+#include "lockstep/parallel/spatial/box_exchange.h"
 #include "lockstep/partition/spatial.h"
 #include "numerics/pixel_reference.h"
 #include "numerics/tree_reference.h"

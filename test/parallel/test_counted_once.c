@@ -1,9 +1,9 @@
 /* Biases, residuals, gradients: once, not once per rank, and not left as one rank's part. Small
  * cases from mistakes in other programs, with the right values (EXACT unless they are no integers)
  * and what the mistake would give. */
-#include "lockstep/parallel/attention_block.h"
-#include "lockstep/parallel/linear.h"
-#include "lockstep/parallel/mlp.h"
+#include "lockstep/parallel/tensor/attention_block.h"
+#include "lockstep/parallel/tensor/linear.h"
+#include "lockstep/parallel/tensor/mlp.h"
 #include "stage_fixture.h"
 
 /* ---- a layer that is nothing but biases and residuals ---- */

@@ -1,7 +1,7 @@
 /* Sums over data-parallel replicas: gradients and losses whose values are known (EXACT), and any
  * cut of any batch against the tree over all sequences (ORDERED). Gradients are set by hand: each
  * sequence has one of its own, and a replica holds the nodes that its run of them makes. */
-#include "lockstep/parallel/data_parallel.h"
+#include "lockstep/parallel/data/data_parallel.h"
 
 #include "stage_fixture.h"
 

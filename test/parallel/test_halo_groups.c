@@ -4,7 +4,7 @@
 #include "comm/comm_test.h"
 
 #include "lockstep/kernels/conv2d.h"
-#include "lockstep/parallel/box_exchange.h"
+#include "lockstep/parallel/spatial/box_exchange.h"
 #include "lockstep/partition/spatial.h"
 
 enum { LONGEST = 8 };

@@ -3,7 +3,7 @@
 #include "lockstep/numerics/gemm.h"
 #include "lockstep/numerics/tree.h"
 #include "lockstep/kernels/elementwise.h"
-#include "lockstep/parallel/linear.h"
+#include "lockstep/parallel/tensor/linear.h"
 #include "parallel_fixture.h"
 
 static const int degrees[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};

@@ -5,7 +5,7 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/numerics/gemm_fused.h"
 #include "lockstep/numerics/tree.h"
-#include "lockstep/parallel/mlp.h"
+#include "lockstep/parallel/tensor/mlp.h"
 #include "parallel_fixture.h"
 
 /* 2 sequences, of 5 tokens where nothing else is said; D = 12 granules of 1, F = 12 granules of 3

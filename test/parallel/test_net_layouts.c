@@ -2,7 +2,7 @@
  * blocks of every layer in every legal one cover its output once. */
 #include <stdio.h>
 
-#include "lockstep/parallel/net_grids.h"
+#include "lockstep/parallel/layout/net_grids.h"
 #include "model/store_grid.h"
 #include "net_layouts.h"
 

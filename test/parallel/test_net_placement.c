@@ -1,9 +1,9 @@
 /* Who holds what of a network's parameters, against counting over ranks and channels; the
  * gradient's norm with every granule counted once, whatever is held several times (ORDERED, and
  * EXACT with gradients of one). States have no gradient and no share in it. */
-#include "lockstep/parallel/net_grids.h"
-#include "lockstep/parallel/placement.h"
-#include "lockstep/parallel/update.h"
+#include "lockstep/parallel/layout/net_grids.h"
+#include "lockstep/parallel/layout/placement.h"
+#include "lockstep/parallel/data/update.h"
 #include "model/store_grid.h"
 #include "net_layouts.h"
 #include "parallel_fixture.h"

@@ -2,7 +2,7 @@
  * in the layout, and compared with the serial one bit by bit. */
 #include "parallel/sharded_net_fixture.h"
 
-#include "lockstep/parallel/sharding.h"
+#include "lockstep/parallel/layout/sharding.h"
 
 /* ---- drawing */
 

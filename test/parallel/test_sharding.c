@@ -1,7 +1,7 @@
 /* Who holds what of which parameter, and which layouts are refused: every model, degree and rank
  * against the contract's words, and the known small cases. */
-#include "lockstep/parallel/placement.h"
-#include "lockstep/parallel/attention_block.h"
+#include "lockstep/parallel/layout/placement.h"
+#include "lockstep/parallel/tensor/attention_block.h"
 #include "model/shard_grid.h"
 #include "parallel_fixture.h"
 

@@ -1,6 +1,6 @@
 /* test_state_update.c - what is not trained stays as it is when the rest is clipped and updated.
  * EXACT. */
-#include "lockstep/parallel/update.h"
+#include "lockstep/parallel/data/update.h"
 #include "model/store_grid.h"
 
 START_TEST(states_are_left_alone)

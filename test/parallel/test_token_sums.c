@@ -3,7 +3,7 @@
  * against the kernels on whole sequences (ORDERED, EXACT); known mistakes with their right values;
  * and what is sent. */
 #include "lockstep/kernels/norm.h"
-#include "parallel/token_sums.h"
+#include "parallel/sequence/token_sums.h"
 #include "parallel_fixture.h"
 
 static const int degrees[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};

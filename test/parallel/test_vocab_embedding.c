@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "lockstep/kernels/embedding.h"
-#include "lockstep/parallel/vocab_embedding.h"
+#include "lockstep/parallel/tensor/vocab_embedding.h"
 #include "parallel_fixture.h"
 
 static const int degrees[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};

@@ -3,8 +3,9 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "lockstep/parallel/tensor/reduced_product.h"
 #include "lockstep/numerics/tree.h"
-#include "lockstep/parallel/vocab_cross_entropy.h"
+#include "lockstep/parallel/tensor/vocab_cross_entropy.h"
 #include "parallel_fixture.h"
 
 static const int degrees[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};

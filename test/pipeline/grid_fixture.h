@@ -7,9 +7,9 @@
 
 #include <stdio.h>
 
-#include "lockstep/parallel/data_parallel.h"
-#include "lockstep/parallel/placement.h"
-#include "lockstep/parallel/update.h"
+#include "lockstep/parallel/data/data_parallel.h"
+#include "lockstep/parallel/layout/placement.h"
+#include "lockstep/parallel/data/update.h"
 #include "lockstep/partition/share.h"
 #include "lockstep/pipeline/executor.h"
 #include "parallel/parallel_fixture.h"

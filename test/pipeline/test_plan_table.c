@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lockstep/parallel/sharding.h"
+#include "lockstep/parallel/layout/sharding.h"
 #include "lockstep/pipeline/plan.h"
 
 /* Sizes of the paper's models: heads a, width h, layers L, sequences of 2048 tokens. */

@@ -3,7 +3,7 @@
  * tested with this one.
  *
  * The program's sources are compiled with ls_verify_run named faulty_verify_run. */
-#include "oracle/verify.h"
+#include "verify/verify.h"
 
 #undef ls_verify_run
 ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_watcher *watcher,

@@ -18,7 +18,7 @@ class Result:
 
 
 def canonical(value):
-    """JSON as a golden directory's manifest_sha256 is taken of it (lib/oracle/GOLDEN.md)."""
+    """JSON as a golden directory's manifest_sha256 is taken of it (lib/golden/GOLDEN.md)."""
     if isinstance(value, dict):
         return "{%s}" % ",".join(json.dumps(k) + ":" + canonical(value[k]) for k in sorted(value))
     if isinstance(value, list):

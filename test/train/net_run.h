@@ -2,7 +2,7 @@
 #ifndef TEST_TRAIN_NET_RUN_H
 #define TEST_TRAIN_NET_RUN_H
 
-#include "oracle/verify.h"
+#include "verify/verify.h"
 #include "run_fixture.h"
 
 /* Drawn images of the size that a network reads. */

@@ -1,7 +1,7 @@
 /* What a rank holds and sends, to the byte, against formulas. */
 #include "lockstep/numerics/tree.h"
 #include "lockstep/partition/share.h"
-#include "oracle/verify.h"
+#include "verify/verify.h"
 #include "run_fixture.h"
 
 static ls_train_result train(const ls_run *run)

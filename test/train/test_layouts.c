@@ -1,6 +1,6 @@
 /* Whole runs, ORDERED: every tensor-parallel degree, and grids of every axis, give the bits of the
  * serial baseline - losses, every gradient, every parameter after every step. */
-#include "oracle/verify.h"
+#include "verify/verify.h"
 #include "run_fixture.h"
 
 /* Verifies every legal tp of a model, for both engines and both precisions, over 3 steps; in

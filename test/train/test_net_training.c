@@ -4,7 +4,7 @@
 #include "../io/scratch.h"
 #include "../parallel/net_layouts.h"
 #include "lockstep/io/safetensors.h"
-#include "lockstep/parallel/placement.h"
+#include "lockstep/parallel/layout/placement.h"
 #include "net_run.h"
 #include "train/rank_model.h"
 #include "train/trace_file.h"

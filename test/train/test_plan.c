@@ -1,8 +1,8 @@
 /* A plan against real runs: parameters, gradients, optimizer state and activations of every rank to
  * the byte, every operation's calls and bytes; and bounds for the two that are not exact. */
-#include "lockstep/parallel/placement.h"
+#include "lockstep/parallel/layout/placement.h"
 #include "lockstep/pipeline/plan.h"
-#include "oracle/verify.h"
+#include "verify/verify.h"
 #include "pipeline/gradient_slots.h"
 #include "plan_fixture.h"
 
@@ -266,8 +266,8 @@ START_TEST(stages_of_parameters)
 }
 END_TEST
 
-/* A plan asks once for pipeline ranks whose backward passes have one order: that they are told apart
- * from others, and need as many slots. */
+/* A plan asks once for pipeline ranks whose backward passes have one order: that they are told
+ * apart from others, and need as many slots. */
 START_TEST(one_order_one_answer)
 {
     static const struct {
@@ -278,8 +278,8 @@ START_TEST(one_order_one_answer)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ls_schedule *schedule = NULL;
         size_t one, other;
-        ck_assert_int_eq(
-            ls_schedule_create(&schedule, cases[i].kind, K, cases[i].M, cases[i].V), LS_OK);
+        ck_assert_int_eq(ls_schedule_create(&schedule, cases[i].kind, K, cases[i].M, cases[i].V),
+                         LS_OK);
         for (int p = 1; p < K; p++) {
             ck_assert(ls_same_backward_order(schedule, p - 1, p));
             ck_assert(ls_gradient_slots_of(schedule, p - 1, BATCH, FIRST, SEQUENCES, &one) ==

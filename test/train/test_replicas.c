@@ -1,7 +1,7 @@
 /* What several ranks hold is the same bits on all of them: from the start, after many steps, when
  * it is saved; and where it is not, that is said. */
 #include "lockstep/model/text.h"
-#include "lockstep/parallel/replicas.h"
+#include "lockstep/parallel/data/replicas.h"
 #include "parallel/stage_fixture.h"
 #include "train/gather.h"
 #include "train/run_fixture.h"

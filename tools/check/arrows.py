@@ -2,7 +2,8 @@
 """Who may include whom: arrows.py ROOT
 
 A room of lib/ includes its own headers, those of the rooms it knows and of the rooms these know.
-apps/ sees the public headers alone; the program in tools/lockstep also train, oracle and report.
+A room whose folder holds rooms (parallel) is each of these. apps/ sees the public headers only; the
+programs in tools/lockstep and tools/gallery also the rooms of PROGRAM_SEES.
 Tests may see everything.
 """
 import os
@@ -19,14 +20,26 @@ KNOWS = {
     "serial": ["kernels", "model"],
     "comm": ["base", "numerics"],
     "partition": ["base"],
-    "parallel": ["kernels", "model", "comm", "partition"],
-    "pipeline": ["parallel", "comm"],
+    "parallel/layout": ["kernels", "model", "comm", "partition"],
+    "parallel/hooks": ["parallel/layout"],
+    "parallel/faults": ["parallel/hooks", "parallel/sequence", "parallel/data"],
+    "parallel/sequence": ["parallel/hooks", "parallel/faults"],
+    "parallel/tensor": ["parallel/sequence"],
+    "parallel/transformer": ["parallel/tensor"],
+    "parallel/data": ["parallel/hooks", "parallel/faults"],
+    "parallel/spatial": ["parallel/hooks", "parallel/faults"],
+    "pipeline": ["parallel/transformer", "parallel/data", "parallel/spatial"],
     "io": ["base", "model"],
+    "step_graph": ["model", "partition", "kernels"],
+    "conformance": ["step_graph", "comm"],
     "train": ["pipeline", "serial", "io"],
-    "oracle": ["train"],
-    "report": ["oracle"],
+    "verify": ["train"],
+    "golden": ["train", "step_graph"],
+    "check": ["golden", "causes"],
+    "causes": ["check"],
+    "report": ["causes", "verify"],
 }
-PROGRAM_SEES = ["train", "oracle", "report"]
+PROGRAM_SEES = ["train", "verify", "golden", "check", "report", "step_graph", "parallel"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 UMBRELLA = "include/lockstep/lockstep.h"
 
@@ -45,13 +58,13 @@ def reach(room):
 def place(path):
     """(kind, room) of a source: public, internal, app, program or None."""
     parts = path.split("/")
-    if parts[:2] == ["include", "lockstep"] and len(parts) == 4:
-        return "public", parts[2]
+    if parts[:2] == ["include", "lockstep"] and len(parts) >= 4:
+        return "public", "/".join(parts[2:-1])
     if parts[0] == "lib" and len(parts) >= 3:
-        return "internal", parts[1]
+        return "internal", "/".join(parts[1:-1])
     if parts[0] == "apps":
         return "app", None
-    if parts[:2] == ["tools", "lockstep"]:
+    if parts[:2] in (["tools", "lockstep"], ["tools", "gallery"]):
         return "program", None
     return None, None
 
@@ -67,9 +80,8 @@ def judge(root, path, quote, target):
             return "no such public header"
         if len(parts) == 2:  # the umbrella
             return None if kind in ("app", "program") else "only apps and the program include all"
-        if room and parts[1] not in reach(room):
-            return f"{room} does not know {parts[1]}"
-        return None
+        known = "/".join(parts[1:-1])
+        return f"{room} does not know {known}" if room and known not in reach(room) else None
     if quote == "<":
         return None  # the system's or another library's
     if len(parts) == 1:
@@ -77,6 +89,8 @@ def judge(root, path, quote, target):
         # NAME.in: what the build makes it from.
         there = os.path.isfile(own) or os.path.isfile(own + ".in")
         return None if there else "not in its own folder: write room/name.h"
+    if kind == "program" and os.path.isfile(os.path.join(root, "tools", target)):
+        return None
     if not os.path.isfile(os.path.join(root, "lib", target)):
         return "no such internal header"
     if kind == "public":
@@ -85,7 +99,8 @@ def judge(root, path, quote, target):
         return "an app sees public headers only"
     if kind == "program":
         return None if parts[0] in PROGRAM_SEES else f"the program does not see into {parts[0]}"
-    return None if parts[0] in reach(room) else f"{room} does not know {parts[0]}"
+    known = "/".join(parts[:-1])
+    return None if known in reach(room) else f"{room} does not know {known}"
 
 
 def main():

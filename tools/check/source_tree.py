@@ -3,8 +3,6 @@ import os
 import sys
 
 TOP_LEVEL = ["lib", "include", "apps", "test", "tools", ".ci"]
-ROOMS = ["base", "numerics", "kernels", "model", "serial", "comm", "partition", "parallel",
-         "pipeline", "io", "train", "oracle", "report"]
 
 
 def files(root):

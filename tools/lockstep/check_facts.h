@@ -5,7 +5,7 @@
 #include <jansson.h>
 
 #include "command.h"
-#include "oracle/check.h"
+#include "check/check.h"
 
 typedef struct check_settings {
     const char *golden, *candidate;

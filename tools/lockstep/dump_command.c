@@ -5,7 +5,7 @@
 #include "facts.h"
 #include "interrupt.h"
 #include "machine.h"
-#include "oracle/dump.h"
+#include "golden/dump.h"
 #include "report/progress.h"
 #include "report/text_table.h"
 

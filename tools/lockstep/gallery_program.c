@@ -5,7 +5,7 @@
 
 #include "facts.h"
 #include "interrupt.h"
-#include "oracle/gallery.h"
+#include "gallery/gallery.h"
 #include "report/progress.h"
 #include "report/text_table.h"
 

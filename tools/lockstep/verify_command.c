@@ -6,7 +6,7 @@
 #include "interrupt.h"
 #include "lockstep/base/clock.h"
 #include "machine.h"
-#include "oracle/sweep.h"
+#include "verify/sweep.h"
 #include "report/progress.h"
 #include "report/text_table.h"
 

@@ -14,8 +14,8 @@
 #include "lockstep/model/batch.h"
 #include "lockstep/model/store.h"
 #include "lockstep/numerics/gemm.h"
-#include "lockstep/parallel/losses.h"
-#include "lockstep/parallel/tap.h"
+#include "lockstep/parallel/layout/losses.h"
+#include "lockstep/parallel/hooks/tap.h"
 #include "lockstep/pipeline/schedule.h"
 
 LS_BEGIN_DECLS

@@ -1,0 +1,23 @@
+/* judge_product.h - products and sums in binary64, with the bound of a foreign order. */
+#ifndef LS_CONFORMANCE_JUDGE_PRODUCT_H
+#define LS_CONFORMANCE_JUDGE_PRODUCT_H
+
+#include "conformance/judge_trial.h"
+
+/* Element (i, j) at x[i * row + j * col]. */
+typedef struct judge_factor {
+    const double *x;
+    size_t row, col;
+} judge_factor;
+
+/* c[i][j] = sum over lo <= k < hi of a(i, k) b(k, j), then + bias[j]; rows x cols. bias, bound may
+ * be NULL. */
+void ls_judge_product(const ls_precision *p, double *c, double *bound, judge_factor a,
+                      judge_factor b, size_t rows, size_t cols, size_t lo, size_t hi,
+                      const double *bias);
+
+/* c[j] = sum over rows of x[i][j]. */
+void ls_judge_add_rows(const ls_precision *p, double *c, double *bound, const double *x,
+                       size_t rows, size_t cols);
+
+#endif

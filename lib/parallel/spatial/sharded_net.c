@@ -1,0 +1,212 @@
+/* sharded_net.c - a rank's part of a convolutional network, made and taken down. */
+#include "lockstep/parallel/spatial/sharded_net.h"
+
+#include <stdlib.h>
+
+#include "parallel/spatial/net_boxes.h"
+
+static const ls_net_operations *const kinds[LS_NET_KINDS] = {
+    [LS_NET_CONV] = &ls_net_conv_operations,
+    [LS_NET_MAX_POOL] = &ls_net_max_pool_operations,
+    [LS_NET_AVG_POOL] = &ls_net_average_pool_operations,
+    [LS_NET_GLOBAL_POOL] = &ls_net_global_pool_operations,
+    [LS_NET_BATCH_NORM] = &ls_net_batch_norm_operations,
+    [LS_NET_RELU] = &ls_net_relu_operations,
+    [LS_NET_RESPONSE_NORM] = &ls_net_response_norm_operations,
+    [LS_NET_DROPOUT] = &ls_net_dropout_operations,
+    [LS_NET_DENSE] = &ls_net_dense_operations,
+    [LS_NET_ADD] = &ls_net_add_operations,
+};
+
+ls_status ls_net_slot(const ls_sharded_net *net, const ls_net_layer_state *l, ls_role role,
+                      ls_slot **ret_slot)
+{
+    ls_status status = LS_OK;
+    const ls_param_table *table = net->store->table;
+    const size_t param = ls_param_find(table, role, l->number);
+    if (param == (size_t)-1)
+        LS_FAIL(LS_ERR_INPUT, "layer %s: the store's table has no such parameter (role %d)",
+                l->layer->name, (int)role);
+    const ls_param *p = &table->params[param];
+    ls_slot *slot = &net->store->slots[param];
+    if (slot->value == NULL || slot->shard.first != l->granules.first ||
+        slot->shard.count != l->granules.count)
+        LS_FAIL(LS_ERR_INPUT,
+                "%s: the store holds granules %zu to below %zu, this rank's are %zu "
+                "to below %zu",
+                p->name, slot->shard.first, slot->value ? slot->shard.first + slot->shard.count : 0,
+                l->granules.first, l->granules.first + l->granules.count);
+    if (!p->state && slot->grad[0] == NULL)
+        LS_FAIL(LS_ERR_INPUT, "%s: the store has no gradient of it", p->name);
+    *ret_slot = slot;
+exit:
+    return status;
+}
+
+/* That ranks have whole groups of a convolution, or equal parts of one. */
+static ls_status check_groups(const ls_net_layer_state *l)
+{
+    ls_status status = LS_OK;
+    const size_t granules = l->shape->axis.granules, groups = l->layer->groups;
+    const size_t channels = (size_t)l->grid.channels;
+    if (granules % channels != 0 || (groups % channels != 0 && channels % groups != 0))
+        LS_FAIL(LS_ERR_INPUT,
+                "layer %s: %zu granules of channels in %zu groups, cut into %zu parts: allowed are "
+                "equal parts that are whole groups, or parts of one",
+                l->layer->name, granules, groups, channels);
+exit:
+    return status;
+}
+
+static ls_status fill_layer(ls_sharded_net *net, size_t n)
+{
+    ls_status status = LS_OK;
+    ls_net_layer_state *l = &net->layers[n];
+    const ls_net_layer *layer = &net->net->layers[n];
+    l->layer = layer;
+    l->number = n;
+    l->grid = net->grids.layer[n];
+    l->at = ls_layer_grid_place(&l->grid, ls_group_rank(net->setup.world));
+    l->shape = &net->shapes.layer[n];
+    l->n_inputs = layer->kind == LS_NET_ADD ? 2 : 1;
+    l->input[0].from = layer->from;
+    l->input[1].from = layer->beside;
+    for (int i = 0; i < l->n_inputs; i++)
+        l->input[i].shape = ls_net_shape_at(&net->shapes, l->input[i].from);
+    l->operations = kinds[layer->kind];
+    if (ls_layer_grid_ranks(&l->grid) != ls_group_size(net->setup.world))
+        LS_FAIL(LS_ERR_INPUT, "layer %s: a grid of %d ranks in a world of %d", layer->name,
+                ls_layer_grid_ranks(&l->grid), ls_group_size(net->setup.world));
+    if (layer->kind == LS_NET_CONV) LS_TRY(check_groups(l));
+    LS_TRY(ls_arena_create(&l->gradients, net->memory, LS_MEM_TEMPORARY));
+exit:
+    return status;
+}
+
+/* Whether a layer sums over images and pixels, and over which pixels. NULL: it does not. */
+static const ls_net_shape *summed(const ls_net_layer_state *l)
+{
+    const ls_net_kind kind = l->layer->kind;
+    if (kind == LS_NET_GLOBAL_POOL) return l->input[0].shape;
+    if (kind == LS_NET_CONV || kind == LS_NET_DENSE || kind == LS_NET_BATCH_NORM) return l->shape;
+    return NULL;
+}
+
+/* Sums in the grid of layer l over the pixels of `shape`: an earlier layer's, or new ones. */
+static ls_status find_sums(ls_sharded_net *net, const ls_net_layer_state *l,
+                           const ls_net_shape *shape, ls_net_sums **ret_sums)
+{
+    ls_status status = LS_OK;
+    /* An image of one pixel that nobody cuts: all granules but one would be empty. */
+    const bool one = shape->height * shape->width == 1 && l->grid.down * l->grid.across == 1;
+    const size_t rows = one ? 1 : net->net->row_granules;
+    const size_t columns = one ? 1 : net->net->column_granules;
+    ls_net_sums *sums = NULL;
+    for (const ls_net_layer_state *other = net->layers; other <= l; other++)
+        if (other->sums && ls_layer_grid_equal(other->grid, l->grid) &&
+            other->sums->pixels.rows == rows && other->sums->pixels.columns == columns)
+            sums = other->sums;
+    if (sums == NULL) {
+        LS_TRY(
+            ls_net_sums_create(&sums, net->setup.world, &l->grid, rows, columns, net->setup.batch));
+        net->sums[net->n_sums++] = sums;
+    }
+    *ret_sums = sums;
+exit:
+    return status;
+}
+
+/* The ranks of other channels: an earlier layer's, or a new group. */
+static ls_status find_columns(ls_sharded_net *net, ls_net_layer_state *l)
+{
+    ls_status status = LS_OK;
+    if (l->grid.channels == 1) goto exit;
+    for (const ls_net_layer_state *other = net->layers; other < l; other++)
+        if (ls_layer_grid_equal(other->grid, l->grid)) l->columns = other->columns;
+    if (l->columns) goto exit;
+    const int pixels = l->at.column + l->grid.across * (l->at.row + l->grid.down * l->at.sample);
+    LS_TRY(ls_group_split(net->setup.world, pixels, l->at.channel, "channels", &l->columns));
+exit:
+    return status;
+}
+
+ls_status ls_sharded_net_create(ls_sharded_net **ret_net, const ls_sharded_net_setup *setup,
+                                ls_store *store)
+{
+    ls_status status = LS_OK;
+    const ls_config *config = &store->table->config;
+    ls_sharded_net *net = calloc(1, sizeof *net);
+    if (net == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a network");
+    net->net = &config->net;
+    LS_TRY(ls_config_require(config, LS_MODEL_NET, "a sharded network"));
+    net->setup = *setup;
+    net->layout = *setup->layout;
+    net->setup.layout = &net->layout;
+    net->store = store;
+    net->memory = ls_rank_memory(ls_group_owner(setup->world));
+    ls_net_shapes_of(net->net, &net->shapes);
+    ls_net_grids_of(&net->layout, net->net, &net->grids);
+    net->layers = calloc(net->net->count, sizeof *net->layers);
+    net->sums = calloc(net->net->count + 1, sizeof(ls_net_sums *));
+    if (net->layers == NULL || net->sums == NULL)
+        LS_FAIL(LS_ERR_MEMORY, "no memory for a network of %zu layers", net->net->count);
+    LS_TRY(ls_arena_create(&net->lasting, NULL, LS_MEM_TEMPORARY)); /* tables: as in stages */
+    LS_TRY(ls_arena_create(&net->kept, net->memory, LS_MEM_ACTIVATIONS));
+    LS_TRY(ls_arena_create(&net->temporary, net->memory, LS_MEM_TEMPORARY));
+    LS_TRY(ls_arena_create(&net->handed, net->memory, LS_MEM_COMMUNICATION));
+    for (size_t n = 0; n < net->net->count; n++) LS_TRY(fill_layer(net, n));
+    LS_TRY(ls_net_boxes_create(net));
+    for (size_t n = 0; n < net->net->count; n++) {
+        ls_net_layer_state *l = &net->layers[n];
+        if (summed(l)) LS_TRY(find_sums(net, l, summed(l), &l->sums));
+        LS_TRY(find_columns(net, l));
+        if (l->operations->create) LS_TRY(l->operations->create(net, l));
+    }
+    /* The logits are single pixels, whatever the last layer sums over. */
+    const ls_net_layer_state *last = &net->layers[net->net->count - 1];
+    LS_TRY(find_sums(net, last, last->shape, &net->loss_sums));
+    *ret_net = net;
+    net = NULL;
+exit:
+    ls_sharded_net_destroy(&net);
+    return status;
+}
+
+void ls_sharded_net_destroy(ls_sharded_net **net)
+{
+    if (net == NULL || *net == NULL) return;
+    ls_sharded_net *old = *net;
+    if (old->layers) {
+        ls_net_boxes_destroy(old);
+        for (size_t n = 0; n < old->net->count; n++) ls_arena_destroy(&old->layers[n].gradients);
+    }
+    for (size_t i = 0; i < old->n_sums; i++) ls_net_sums_destroy(&old->sums[i]);
+    ls_arena_destroy(&old->handed);
+    ls_arena_destroy(&old->temporary);
+    ls_arena_destroy(&old->kept);
+    ls_arena_destroy(&old->lasting);
+    free(old->sums);
+    free(old->layers);
+    free(old);
+    *net = NULL;
+}
+
+/* The smallest run that holds both. */
+static ls_share together(ls_share a, ls_share b)
+{
+    if (a.count == 0) return b;
+    if (b.count == 0) return a;
+    const size_t first = a.first < b.first ? a.first : b.first;
+    const size_t a_end = a.first + a.count, b_end = b.first + b.count;
+    return (ls_share){first, (a_end > b_end ? a_end : b_end) - first};
+}
+
+ls_share ls_sharded_net_samples(const ls_sharded_net *net)
+{
+    ls_share samples = net->layers[net->net->count - 1].own.images; /* their labels */
+    for (size_t n = 0; n < net->net->count; n++)
+        for (int i = 0; i < net->layers[n].n_inputs; i++)
+            if (net->layers[n].input[i].from == LS_NET_IMAGE)
+                samples = together(samples, net->layers[n].input[i].reads.images);
+    return samples;
+}

@@ -1,0 +1,128 @@
+/* operation_norm.c - LayerNorm and RMSNorm.
+ *
+ *     xhat = (x - mean) rstd,  rstd = 1 / sqrt(mean of (x - mean)^2 + eps),  y = xhat scale + shift
+ *     dx = rstd (g - mean(g) - xhat mean(g xhat)),  g = dy scale          (RMSNorm: without means)
+ *     dscale = sum of dy xhat,  dshift = sum of dy
+ *
+ * The errors are carried from mean to rstd to y. The variance is that of differences from the mean:
+ * one taken as mean(x^2) - mean^2 loses more where the mean is large, and is not covered then. */
+#include <stdlib.h>
+
+#include "step_graph/operation_parts.h"
+
+/* Whether the mean is subtracted. */
+static bool is_centred(const evaluation *e)
+{
+    return (e->config->norm == LS_LAYER_NORM) != e->variant.centred_flipped;
+}
+
+static approx weight_of(const evaluation *e, double weight)
+{
+    if (e->variant.unweighted) return approx_exact(1);
+    return approx_exact(e->variant.weight_plus_one ? 1 + weight : weight);
+}
+
+/* xhat of a row of D elements, and its rstd. */
+static approx normalize(const evaluation *e, const double *x, size_t D, approx *xhat)
+{
+    const ls_precision *p = e->p;
+    const approx width = approx_exact((double)D);
+    approx mean = approx_exact(0);
+    approx_sum sum = {0}, squares = {0};
+    if (is_centred(e)) {
+        for (size_t i = 0; i < D; i++) approx_sum_add(&sum, approx_input(p, x[i]));
+        mean = approx_divide(p, approx_sum_end(p, &sum), width);
+    }
+    for (size_t i = 0; i < D; i++) {
+        xhat[i] = approx_input(p, x[i]);
+        if (is_centred(e)) xhat[i] = approx_subtract(p, xhat[i], mean);
+        approx_sum_add(&squares, approx_product(xhat[i], xhat[i]));
+    }
+    const approx over = approx_exact((double)(e->variant.unbiased && D > 1 ? D - 1 : D));
+    const approx variance = approx_divide(p, approx_sum_end(p, &squares), over);
+    const double other = fmax(0, e->variant.norm_eps);
+    const approx eps = approx_constant(p, e->variant.norm_eps != 0 ? other : e->config->norm_eps);
+    const approx below = e->variant.eps_outside ? approx_add(p, approx_root(p, variance), eps)
+                                                : approx_root(p, approx_add(p, variance, eps));
+    const approx rstd = approx_divide(p, approx_exact(1), below);
+    for (size_t i = 0; i < D; i++) xhat[i] = approx_multiply(p, xhat[i], rstd);
+    return rstd;
+}
+
+ls_status ls_evaluate_norm(const evaluation *e, const ls_graph_node *node, approx_sum *out)
+{
+    ls_status status = LS_OK;
+    const size_t D = e->config->d_model, rows = elements_of(e, node) / D;
+    const double *x = value_of(e, node->inputs[0]);
+    const double *scale = param_of(e, node->params[0]), *shift = param_of(e, node->params[1]);
+    approx *xhat = malloc(D * sizeof *xhat);
+    if (!xhat) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", node->name);
+    for (size_t t = 0; t < rows; t++) {
+        normalize(e, x + t * D, D, xhat);
+        for (size_t i = 0; i < D; i++) {
+            approx y = approx_multiply(e->p, xhat[i], weight_of(e, scale[i]));
+            if (shift) y = approx_add(e->p, y, approx_exact(shift[i]));
+            approx_sum_add(&out[t * D + i], y);
+        }
+    }
+exit:
+    free(xhat);
+    return status;
+}
+
+ls_status ls_evaluate_norm_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                    approx_sum *out)
+{
+    ls_status status = LS_OK;
+    const ls_precision *p = e->p;
+    const size_t D = e->config->d_model, rows = elements_of(e, reader) / D;
+    const double *x = value_of(e, reader->inputs[0]), *dy = gradient_of(e, reader);
+    const double *scale = param_of(e, reader->params[0]);
+    const approx width = approx_exact((double)D);
+    approx *xhat = malloc(2 * D * sizeof *xhat), *g = NULL;
+    (void)slot;
+    if (!xhat) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    g = xhat + D;
+    for (size_t t = 0; t < rows; t++) {
+        const approx rstd = normalize(e, x + t * D, D, xhat);
+        approx_sum sum = {0}, along = {0};
+        for (size_t i = 0; i < D; i++) {
+            g[i] = approx_multiply(p, approx_input(p, dy[t * D + i]), weight_of(e, scale[i]));
+            approx_sum_add(&sum, g[i]);
+            approx_sum_add(&along, approx_product(g[i], xhat[i]));
+        }
+        const approx mean_g = approx_divide(p, approx_sum_end(p, &sum), width);
+        const approx mean_gx = approx_divide(p, approx_sum_end(p, &along), width);
+        for (size_t i = 0; i < D; i++) {
+            approx rest = g[i];
+            if (is_centred(e) && e->variant.lost_term != LS_TERM_NORM_MEAN)
+                rest = approx_subtract(p, rest, mean_g);
+            if (e->variant.lost_term != LS_TERM_NORM_ALONG)
+                rest = approx_subtract(p, rest, approx_multiply(p, xhat[i], mean_gx));
+            approx_sum_add(&out[t * D + i], approx_multiply(p, rstd, rest));
+        }
+    }
+exit:
+    free(xhat);
+    return status;
+}
+
+ls_status ls_evaluate_norm_params(const evaluation *e, const ls_graph_node *reader, int slot,
+                                  approx_sum *out)
+{
+    ls_status status = LS_OK;
+    const size_t D = e->config->d_model, rows = elements_of(e, reader) / D;
+    const double *x = value_of(e, reader->inputs[0]), *dy = gradient_of(e, reader);
+    approx *xhat = malloc(D * sizeof *xhat);
+    if (!xhat) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    for (size_t t = 0; t < rows; t++) {
+        if (slot == 0) normalize(e, x + t * D, D, xhat);
+        for (size_t i = 0; i < D; i++) {
+            const approx d = approx_input(e->p, dy[t * D + i]);
+            approx_sum_add(&out[i], slot == 0 ? approx_product(d, xhat[i]) : d);
+        }
+    }
+exit:
+    free(xhat);
+    return status;
+}
