@@ -4,7 +4,6 @@
 #include "lockstep/comm/trace.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/data/update.h"
-#include "parallel/faults/fault_parts.h"
 #include "parallel/hooks/look_at_param.h"
 #include "pipeline/executor_state.h"
 
@@ -112,15 +111,10 @@ ls_status ls_executor_run(ls_executor *e, const ls_batch *batch, ls_valid valid,
         LS_TRY(ls_flights_look_after(e, false));
         ls_trace_task(rank, tasks[i].pass == LS_FORWARD ? "forward" : "backward", (int)batch->step,
                       own->number, tasks[i].micro_batch);
-        ls_valid over = valid;
-        if (ls_faulty(LS_FAULT_MEAN_OF_MEANS))
-            over = ls_fault_own_valid(&micro_batch, layout->micro_batches * layout->dp, valid);
         if (tasks[i].pass == LS_FORWARD)
             LS_TRY(forward(e, own, &micro_batch, tasks[i].micro_batch, losses));
         else
-            LS_TRY(backward(e, own, &micro_batch, tasks[i].micro_batch, over));
-        if (ls_faulty(LS_FAULT_MEAN_OF_MEANS) && tasks[i].pass == LS_FORWARD)
-            ls_fault_weigh(losses.tokens + part.first, part.count, valid, over);
+            LS_TRY(backward(e, own, &micro_batch, tasks[i].micro_batch, valid));
     }
     LS_TRY(ls_flights_look_after(e, true));
     for (int c = 0; c < layout->virtual_stages; c++) ls_stage_settle_gradients(e->chunks[c].stage);
@@ -161,9 +155,6 @@ ls_status ls_executor_finish(ls_executor *e)
     int own = ls_group_rank(e->setup.pp), last = ls_group_size(e->setup.pp) - 1;
     enum { TAG = -1 };
 
-    if (ls_faulty(LS_FAULT_AVERAGED_MICRO_BATCHES))
-        ls_scale(e->store->gradient_slab, e->store->gradient_slab,
-                 1 / (ls_real)e->setup.layout->micro_batches, e->store->gradient_count);
     ls_stage_finish_gradients(e->chunks[0].stage);
     LS_TRY(show_uses(e));
     /* A tied embedding's uses meet: each end has the gradient of its own and gets the other's. */
@@ -176,10 +167,8 @@ ls_status ls_executor_finish(ls_executor *e)
         LS_TRY(ls_send_receive(e->setup.pp, peer, TAG, slot->grad[made], count, peer, TAG,
                                slot->grad[1 - made], count, LS_REAL_DTYPE));
         LS_TRY(show_use(e, i, 1 - made, LS_CROSSING_RECEIVED));
-        if (ls_faulty(LS_FAULT_TIED_ONE_SIDE) && own == last)
-            memset(slot->grad[1 - made], 0, count * sizeof(ls_real));
     }
-    if (!ls_faulty(LS_FAULT_TIED_NOT_ADDED)) ls_add_uses(e->store);
+    ls_add_uses(e->store);
 exit:
     return status;
 }

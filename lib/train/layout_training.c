@@ -6,7 +6,6 @@
 #include "lockstep/numerics/digest.h"
 #include "lockstep/parallel/layout/placement.h"
 #include "lockstep/parallel/data/update.h"
-#include "parallel/faults/fault_parts.h"
 #include "parallel/data/step_look.h"
 #include "train/checkpoint.h"
 #include "train/gather.h"
@@ -129,10 +128,6 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
     LS_TRY(show_held(t, step, LS_VIEW_CLIPPED));
     shown += ls_clock_ns();
     ls_shard_step(t->store, &update);
-    if (ls_faulty(LS_FAULT_UPDATE_TWICE)) {
-        update.t++;
-        ls_shard_step(t->store, &update);
-    }
     ls_trace_task(t->rank, "look on", -1, -1, -1);
 
     now.ns = ls_clock_ns() - begin - shown;
@@ -213,7 +208,6 @@ static ls_status rank_main(ls_rank *rank, void *argument)
     LS_TRY(set_up(&t, all->schedule));
     LS_TRY(ls_checkpoint_begin(t.run, t.store, &first));
     LS_TRY(ls_run_check_given(t.run, first));
-    if (t.model->operations->begin) LS_TRY(t.model->operations->begin(t.model));
     if (t.root) {
         all->result->first_step = all->result->last_step = first;
         if (t.watcher->begin) LS_TRY(t.watcher->begin(t.watcher->context, t.run, t.table, first));

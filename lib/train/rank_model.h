@@ -17,8 +17,6 @@ typedef struct ls_rank_model ls_rank_model;
 /* What a kind does. All ranks call each of them together. */
 #define ls_rank_model_operations LS_TYPED(ls_rank_model_operations)
 typedef struct ls_rank_model_operations {
-    /* Once, when the store has the values that the run begins with; NULL: nothing to do. */
-    ls_status (*begin)(ls_rank_model *m);
     /* A batch as it was filled: LS_ERR_RANK unless ranks that share any of it have the same. */
     ls_status (*check_batch)(ls_rank_model *m, ls_step_batch *batch);
     /* Loss of the global batch, the same on all ranks, and its gradient, use 0 complete, the same

@@ -128,7 +128,7 @@ static void destroy(ls_rank_model *m)
     free(n);
 }
 
-static const ls_rank_model_operations operations = {NULL, check_batch, gradients, destroy};
+static const ls_rank_model_operations operations = {check_batch, gradients, destroy};
 
 ls_status ls_rank_net_create(ls_rank_model **ret_model, const ls_rank_model_setup *setup,
                              ls_store *store)

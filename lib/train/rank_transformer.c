@@ -6,7 +6,6 @@
 #include "lockstep/parallel/data/data_parallel.h"
 #include "lockstep/parallel/data/replicas.h"
 #include "lockstep/pipeline/executor.h"
-#include "parallel/faults/fault_parts.h"
 #include "parallel/data/step_look.h"
 #include "train/rank_model.h"
 
@@ -28,15 +27,6 @@ static transformer *of(ls_rank_model *m)
     return (transformer *)m;
 }
 
-static ls_status begin(ls_rank_model *m)
-{
-    ls_status status = LS_OK;
-    transformer *t = of(m);
-    if (ls_faulty_any()) LS_TRY(ls_fault_spoil_weights(t->tp, t->store, t->aside));
-exit:
-    return status;
-}
-
 /* All ranks of a model must have the same batch. */
 static ls_status check_batch(ls_rank_model *m, ls_step_batch *batch)
 {
@@ -51,7 +41,6 @@ static ls_status check_batch(ls_rank_model *m, ls_step_batch *batch)
                   {batch->segments, tokens, "token types"},
                   {batch->lengths, sequences, "lengths"},
                   {batch->order, sequences, "order labels"}};
-    if (ls_faulty(LS_FAULT_TARGET_SHIFT)) ls_fault_shift_targets(&batch->batch, batch->targets);
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         if (arrays[i].ids)
             LS_TRY(ls_replicas_check(m->holders, LS_I32, arrays[i].ids, arrays[i].count,
@@ -109,7 +98,7 @@ static void destroy(ls_rank_model *m)
     free(t);
 }
 
-static const ls_rank_model_operations operations = {begin, check_batch, gradients, destroy};
+static const ls_rank_model_operations operations = {check_batch, gradients, destroy};
 
 /* The groups along each axis, as Megatron-LM forms them: ranks that agree in all the others. */
 static ls_status make_groups(transformer *t, ls_coordinates at)

@@ -10,7 +10,7 @@
 
 #include "check/check.h"
 #include "step_graph/tensor_name.h"
-#include "parallel/faults/fault.h"
+#include "fault.h"
 
 /* ---- what is run ---- */
 

@@ -4,7 +4,6 @@
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/numerics/tree.h"
-#include "parallel/faults/fault_parts.h"
 #include "parallel/data/step_look.h"
 
 static int64_t count(const int32_t *labels, size_t n)
@@ -76,13 +75,11 @@ ls_status ls_reduce_gradients_seen(ls_step_look look, ls_group *dp, ls_store *st
     ls_node nodes[LS_FOREST_MAX];
     size_t own = (size_t)ls_group_rank(dp);
     if (ls_group_size(dp) == 1) return LS_OK;
-    if (ls_faulty(LS_FAULT_REPLICAS_NOT_REDUCED)) return ls_fault_own_replica(dp, store, cut);
     const size_t n = ls_tree_forest(cut.sequences, cut.bounds[own], cut.bounds[own + 1], nodes);
     for (size_t j = 0; j < n; j++)
         LS_TRY(look_at_gradients(look, dp, store, j, nodes[j], cut.sequences));
     LS_TRY(ls_all_reduce_forest(dp, store->gradient_slab, store->gradient_slab,
                                 store->gradient_count, LS_REAL_DTYPE, &forest));
-    if (ls_faulty_any()) ls_fault_replicas(dp, store);
     LS_TRY(look_at_gradients(look, dp, store, 0, (ls_node){0, 0}, 0));
 exit:
     return status;

@@ -4,7 +4,6 @@
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/layout/placement.h"
 #include "comm/bring_together.h"
-#include "parallel/faults/fault.h"
 #include "parallel/data/step_look.h"
 
 void ls_add_uses(ls_store *store)
@@ -33,18 +32,13 @@ ls_status ls_shared_squares_seen(ls_step_look look, ls_group *model, const ls_la
      */
     for (size_t i = 0; i < table->count; i++)
         for (size_t g = 0; !table->params[i].state && g < table->params[i].axis.granules; g++, at++)
-            if (!store->slots[i].value ||
-                (ls_first_holder(table, layout, i, g) != own &&
-                 !ls_faulty(LS_FAULT_REPLICAS_COUNTED) && !ls_faulty(LS_FAULT_CLIPPING_PER_RANK)))
+            if (!store->slots[i].value || ls_first_holder(table, layout, i, g) != own)
                 squares[at] = -0.0;
-    if (!ls_faulty(LS_FAULT_CLIPPING_PER_RANK)) {
-        const ls_node leaf = {(size_t)own, (size_t)own + 1};
-        LS_TRY(ls_look_at_step(look, model, LS_VIEW_SQUARES, LS_F64, leaf,
-                               (size_t)ls_group_size(model), n, squares));
-        LS_TRY(ls_bring_together(model, squares, squares, n, LS_F64, temporary));
-        LS_TRY(
-            ls_look_at_step(look, model, LS_VIEW_SQUARES, LS_F64, (ls_node){0, 0}, 0, n, squares));
-    }
+    const ls_node leaf = {(size_t)own, (size_t)own + 1};
+    LS_TRY(ls_look_at_step(look, model, LS_VIEW_SQUARES, LS_F64, leaf, (size_t)ls_group_size(model),
+                           n, squares));
+    LS_TRY(ls_bring_together(model, squares, squares, n, LS_F64, temporary));
+    LS_TRY(ls_look_at_step(look, model, LS_VIEW_SQUARES, LS_F64, (ls_node){0, 0}, 0, n, squares));
     *ret_squares = ls_tree_sum_f64(squares, n, 1);
 exit:
     ls_arena_release(temporary, mark);

@@ -2,7 +2,6 @@
 
 #include "base/size.h"
 #include "lockstep/kernels/elementwise.h"
-#include "parallel/faults/fault_parts.h"
 #include "parallel/hooks/look.h"
 
 /* Where each member's columns begin when a row holds one sequence, S x width. */
@@ -39,8 +38,6 @@ ls_status ls_gather_tokens(const ls_tensor_parallel *tp, const ls_real *own, ls_
      * columns. */
     if (tp->looking) LS_TRY(ls_look_at_own_crossing(tp, LS_CROSSING_SHARE, width, own));
     LS_TRY(ls_all_gather_columns(tp->group, whole, own, tokens.granules, starts, LS_REAL_DTYPE));
-    if (ls_faulty(LS_FAULT_TOKENS_ROTATED)) LS_TRY(ls_fault_rotate(tp, whole, tokens, starts));
-    if (ls_faulty(LS_FAULT_TOKENS_JOINED)) LS_TRY(ls_fault_join(tp, whole, own, tokens, starts));
     if (tp->looking) LS_TRY(ls_look_at_all_crossing(tp, LS_CROSSING_GATHERED, width, whole));
     *ret_whole = whole;
 exit:

@@ -1,7 +1,6 @@
 #include "parallel/sequence/token_sums.h"
 
 #include "base/size.h"
-#include "parallel/faults/fault_parts.h"
 #include "parallel/hooks/look.h"
 
 ls_status ls_token_sums_open(ls_token_sums *ret_sums, const ls_tensor_parallel *tp, ls_axis tokens,
@@ -111,8 +110,6 @@ ls_status ls_token_sums_finish(ls_token_sums *sums)
     for (size_t j = 0; j < sums->n_nodes; j++) LS_TRY(look(sums, j, sums->partials + j * count));
     LS_TRY(ls_all_reduce_forest(tp->group, per_sequence, sums->partials, count, LS_REAL_DTYPE,
                                 &forest));
-    if (ls_faulty(LS_FAULT_NORM_NOT_REDUCED))
-        ls_fault_own_sum(per_sequence, sums->partials, sums->n_nodes, count);
     LS_TRY(look(sums, sums->n_nodes, per_sequence));
     sum_sequences(sums, per_sequence);
 exit:

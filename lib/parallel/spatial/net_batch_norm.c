@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "lockstep/kernels/pixel_sum.h"
-#include "parallel/faults/fault_net.h"
 #include "parallel/spatial/net_layer_state.h"
 #include "parallel/spatial/net_leaves.h"
 
@@ -65,17 +64,11 @@ static void gradient_leaf(ls_real *value, const void *context, const ls_net_leaf
     ls_pixel_sum(value + t->channels, dy, t->dy_layout, leaf->pixels, t->channels);
 }
 
-/* Values of a channel that this rank has. */
-static size_t own_values(const ls_net_layer_state *l)
-{
-    return l->own.images.count * ls_rectangle_count(l->own.area);
-}
-
 /* Values behind a mean. */
 static size_t values_of(const ls_net_layer_state *l)
 {
     const norm *n = l->lasting;
-    return ls_faulty(LS_FAULT_LOCAL_STATISTICS) ? own_values(l) : n->count;
+    return n->count;
 }
 
 /* The channels of this rank. */
@@ -113,14 +106,7 @@ static ls_status sum_over_batch(const ls_sharded_net *net, const ls_net_layer_st
     LS_TRY(ls_arena_alloc(net->handed, n->leaves->n_nodes * count, sizeof *nodes, (void *)&nodes));
     LS_TRY(ls_net_leaf_sums(nodes, count, n->leaves, value, terms, net->temporary));
     LS_TRY(look_at_sum(net, l, point, nodes, true));
-    if (ls_faulty(LS_FAULT_LOCAL_STATISTICS))
-        ls_fault_own_sum(sum, nodes, n->leaves->n_nodes, count);
-    else if (ls_faulty(LS_FAULT_AVERAGED_STATISTICS) && !terms->dy)
-        LS_TRY(ls_fault_mean_of_parts(l->sums->members, sum, nodes, n->leaves->n_nodes, count,
-                                      own_values(l), n->count));
-    else
-        LS_TRY(
-            ls_all_reduce_plan(l->sums->members, sum, nodes, count, LS_REAL_DTYPE, l->sums->plan));
+    LS_TRY(ls_all_reduce_plan(l->sums->members, sum, nodes, count, LS_REAL_DTYPE, l->sums->plan));
     LS_TRY(look_at_sum(net, l, point, sum, false));
 exit:
     ls_arena_release(net->handed, mark);

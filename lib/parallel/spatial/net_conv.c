@@ -8,7 +8,6 @@
 
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/pixel_sum.h"
-#include "parallel/faults/fault_net.h"
 #include "parallel/spatial/net_channel_sums.h"
 #include "parallel/layout/net_geometry.h"
 #include "parallel/spatial/net_leaves.h"
@@ -198,10 +197,7 @@ static ls_status backward_parameters(ls_sharded_net *net, ls_net_layer_state *l)
     ls_real *values = NULL;
     LS_TRY(ls_arena_alloc(net->handed, sums->n_nodes * count, sizeof *values, (void *)&values));
     LS_TRY(weight_nodes(net, l, values, count));
-    if (ls_faulty(LS_FAULT_WEIGHT_NOT_REDUCED))
-        ls_fault_own_sum(state->weight->grad[0], values, sums->n_nodes, count);
-    else
-        LS_TRY(ls_net_sum_gradient(net, l, state->weight, values));
+    LS_TRY(ls_net_sum_gradient(net, l, state->weight, values));
     if (state->bias == NULL) goto exit;
     /* y += b: db = the sum of dy over images and pixels (rule 9) */
     LS_TRY(ls_net_leaf_sums(values, channels, state->leaves, bias_leaf, l, net->temporary));
@@ -270,7 +266,6 @@ static ls_status end_halo(ls_sharded_net *net, const ls_net_layer_state *l, ls_e
     ls_status status = LS_OK;
     if (*exchange == NULL) return LS_OK;
     LS_TRY(ls_exchange_end(exchange));
-    if (ls_faulty_any()) LS_TRY(ls_fault_dy_halo(halo, &l->read_by, l->own.area));
     LS_TRY(
         ls_net_show_received(net, &l->dy_halo, LS_POINT_OUTPUT, &l->read_by, halo, LS_REAL_DTYPE));
 exit:

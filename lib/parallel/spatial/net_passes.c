@@ -6,7 +6,6 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/spatial/box_exchange.h"
 #include "parallel/spatial/net_layer_state.h"
-#include "parallel/faults/fault_net.h"
 #include "parallel/layout/net_geometry.h"
 #include "parallel/spatial/net_loss.h"
 
@@ -34,8 +33,6 @@ ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, ls_point po
     LS_TRY(ls_net_show_sent(net, &l->dy_halo, point, &l->own, values, dtype));
     LS_TRY(ls_net_begin(net, &l->dy_halo, &l->own, values, &l->read_by, halo, dtype, &exchange));
     LS_TRY(ls_exchange_end(&exchange));
-    if (ls_faulty_any() && dtype == LS_REAL_DTYPE && ls_net_has_window(l->layer->kind))
-        LS_TRY(ls_fault_dy_halo(halo, &l->read_by, l->own.area));
     LS_TRY(ls_net_show_received(net, &l->dy_halo, point, &l->read_by, halo, dtype));
     *ret_values = halo;
 exit:
@@ -129,8 +126,6 @@ static ls_status make_outputs(ls_sharded_net *net, ls_net_layer_state *l, ls_exc
         const ls_net_input *in = &l->input[i];
         LS_TRY(ls_exchange_end(&exchange[i]));
         if (!in->arrive.needed) continue;
-        if (ls_faulty_halo() && ls_net_has_window(l->layer->kind))
-            LS_TRY(ls_fault_halo((ls_real *)(uintptr_t)in->x, &in->reads, in->takes.area));
         LS_TRY(ls_net_show_received(net, &in->arrive, LS_POINT_OUTPUT, &in->reads, in->x,
                                     LS_REAL_DTYPE));
     }

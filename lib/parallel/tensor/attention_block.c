@@ -11,12 +11,8 @@
 #include "lockstep/kernels/rotary.h"
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/sequence/sequence_parallel.h"
-#include "parallel/faults/fault_parts.h"
 #include "parallel/hooks/look.h"
 #include "parallel/tensor/weight_gradient.h"
-
-typedef void rotary(ls_real *x, const ls_real *cos, const ls_real *sin, size_t S, size_t heads,
-                    size_t head_width, size_t ld);
 
 /* The shard in numbers: what every loop below needs. */
 typedef struct shard {
@@ -106,9 +102,7 @@ static ls_attention_shape head_shape(const ls_attention_block *block, const shar
     shape.ld_q = own->q_width;
     shape.ld_kv = own->kv_width;
     shape.scale = 1.0 / sqrt((double)own->width);
-    if (ls_faulty(LS_FAULT_SCORE_SCALE)) shape.scale = 1.0 / (double)own->width;
-    if (ls_faulty(LS_FAULT_SCORE_UNSCALED)) shape.scale = 1.0;
-    shape.causal = block->causal && !ls_faulty(LS_FAULT_CAUSAL_ABSENT) && !ls_faulty_mask();
+    shape.causal = block->causal;
     shape.keys = keys ? keys + b * batch->S : NULL;
     shape.dropout = batch->dropout ? block->dropout : 0;
     shape.stream.seed = batch->seed;
@@ -180,12 +174,11 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
     LS_TRY(kv_project(tp, &own, kept->v, x, block->w_v, block->b_v, tokens, block->D));
     ls_arena_release(tp->temporary, mark); /* what was gathered */
 
-    rotary *turn = ls_faulty(LS_FAULT_ROTARY_PAIRS) ? ls_fault_rotary_forward : ls_rotary_forward;
     for (size_t b = 0; block->cos && b < batch->B; b++) {
-        turn(kept->q + b * S * own.q_width, block->cos, block->sin, S, own.heads, own.width,
-             own.q_width);
-        turn(kept->k + b * S * own.kv_width, block->cos, block->sin, S, own.kvs, own.width,
-             own.kv_width);
+        ls_rotary_forward(kept->q + b * S * own.q_width, block->cos, block->sin, S, own.heads,
+                          own.width, own.q_width);
+        ls_rotary_forward(kept->k + b * S * own.kv_width, block->cos, block->sin, S, own.kvs,
+                          own.width, own.kv_width);
     }
     LS_TRY(look_inputs(tp, block, &own, false, kept->q, kept->k, kept->v));
 
@@ -200,7 +193,6 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
             if (kept->P) P = kept->P + (b * own.heads + h) * S * S;
             LS_TRY(ls_attention_forward(tp->engine, &shape, kept->o + q, P, kept->q + q,
                                         kept->k + kv, kept->v + kv, scratch));
-            if (ls_faulty_mask()) ls_fault_mask(&shape, kept->o + q, P, kept->v + kv);
             LS_TRY(ls_look_head(tp, LS_POINT_PROBABILITIES, false, b, block->heads.whole.granules,
                                 own.first + h, P));
         }
@@ -276,10 +268,7 @@ static ls_status finish_shared(const ls_tensor_parallel *tp, const ls_attention_
                               .leaves = own->group};
         LS_TRY(look_shared(tp, block, own, part, j, partials + i * count));
     }
-    if (ls_faulty(LS_FAULT_KV_NOT_REDUCED))
-        ls_fault_own_sum(partials, partials, n_nodes, count);
-    else
-        LS_TRY(ls_all_reduce_forest(sharers, partials, partials, count, LS_REAL_DTYPE, &forest));
+    LS_TRY(ls_all_reduce_forest(sharers, partials, partials, count, LS_REAL_DTYPE, &forest));
     const ls_view total = {.point = point, .crossing = LS_CROSSING_TOTAL};
     LS_TRY(look_shared(tp, block, own, total, j, partials));
     put_head(d, partials, rows, own->kv_width, j, own->width);
@@ -372,8 +361,6 @@ static ls_status core_backward(const ls_tensor_parallel *tp, const ls_attention_
             else
                 LS_TRY(ls_attention_forward(tp->engine, &shape, again + h * own->width, P,
                                             kept->q + q, kept->k + kv, kept->v + kv, scratch));
-            if (ls_faulty_mask() && !kept->P)
-                ls_fault_mask(&shape, again + h * own->width, P, kept->v + kv);
             LS_TRY(ls_attention_backward(tp->engine, &shape, dq + q, dk_parts[t] + kv,
                                          dv_parts[t] + kv, d_o + q, P, kept->q + q, kept->k + kv,
                                          kept->v + kv, scratch));
@@ -383,12 +370,11 @@ static ls_status core_backward(const ls_tensor_parallel *tp, const ls_attention_
     LS_TRY(finish_kv(tp, block, own, LS_POINT_KEY, rows, dk_parts, dk));
     LS_TRY(finish_kv(tp, block, own, LS_POINT_VALUE, rows, dv_parts, dv));
     LS_TRY(look_inputs(tp, block, own, true, dq, dk, dv));
-    rotary *turn = ls_faulty(LS_FAULT_ROTARY_PAIRS) ? ls_fault_rotary_backward : ls_rotary_backward;
     for (size_t b = 0; block->cos && b < batch->B; b++) {
-        turn(dq + b * S * own->q_width, block->cos, block->sin, S, own->heads, own->width,
-             own->q_width);
-        turn(dk + b * S * own->kv_width, block->cos, block->sin, S, own->kvs, own->width,
-             own->kv_width);
+        ls_rotary_backward(dq + b * S * own->q_width, block->cos, block->sin, S, own->heads,
+                           own->width, own->q_width);
+        ls_rotary_backward(dk + b * S * own->kv_width, block->cos, block->sin, S, own->kvs,
+                           own->width, own->kv_width);
     }
 exit:
     ls_arena_release(tp->temporary, mark);

@@ -2,7 +2,6 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/tensor/linear.h"
 #include "lockstep/parallel/sequence/sequence_parallel.h"
-#include "parallel/faults/fault.h"
 #include "parallel/tensor/weight_gradient.h"
 
 ls_status ls_column_linear_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *x,
@@ -15,7 +14,6 @@ ls_status ls_column_linear_forward(const ls_tensor_parallel *tp, ls_real *y, con
     size_t width = ls_axis_extent(held);
 
     LS_TRY(ls_gather_tokens(tp, x, tokens, in, &x));
-    if (ls_faulty(LS_FAULT_BIAS_MISSING)) bias = NULL;
     LS_TRY(ls_gemm(tp->engine, LS_NO_TRANS, LS_NO_TRANS, tokens, held, ls_axis_whole(in), x, in, w,
                    width, y, width, false));
     if (bias) ls_add_bias(y, bias, ls_axis_extent(tokens), width, width);

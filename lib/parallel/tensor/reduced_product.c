@@ -2,7 +2,6 @@
 #include "lockstep/parallel/tensor/reduced_product.h"
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/sequence/sequence_parallel.h"
-#include "parallel/faults/fault_parts.h"
 #include "parallel/hooks/look.h"
 
 /* Own granules of `term` that stand before granule `s` of the sum: those i < s with (i + phase) %
@@ -53,8 +52,6 @@ ls_status ls_reduced_product(const ls_tensor_parallel *tp, ls_trans tb, ls_axis 
     }
     LS_TRY(ls_look_partials(tp, k->whole.granules, nodes, n_nodes, ls_axis_extent(n), partials));
     LS_TRY(ls_sum_to_own_tokens(tp, c, partials, m, ls_axis_extent(n), &forest));
-    if (ls_faulty_any())
-        ls_fault_reduction(tp, tb == LS_NO_TRANS, c, partials, n_nodes, m, ls_axis_extent(n));
     LS_TRY(ls_look_total(tp, ls_axis_extent(n), c));
 exit:
     ls_arena_release(tp->temporary, mark);

@@ -2,7 +2,6 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/tensor/linear.h"
 #include "lockstep/parallel/sequence/sequence_parallel.h"
-#include "parallel/faults/fault.h"
 #include "parallel/tensor/weight_gradient.h"
 
 ls_status ls_row_linear_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *x,
@@ -16,9 +15,6 @@ ls_status ls_row_linear_forward(const ls_tensor_parallel *tp, ls_real *y, const 
     LS_TRY(ls_reduced_product(tp, LS_NO_TRANS, tokens, ls_axis_whole(out), in, &term, 1, y));
     /* After the reduction: added before it, the bias would come in once per rank. */
     if (bias) ls_add_bias(y, bias, ls_axis_extent(ls_own_tokens(tp, tokens)), out, out);
-    if (ls_faulty(LS_FAULT_BIAS_PER_RANK) && bias)
-        for (int r = 1; r < ls_group_size(tp->group); r++)
-            ls_add_bias(y, bias, ls_axis_extent(ls_own_tokens(tp, tokens)), out, out);
 exit:
     return status;
 }

@@ -4,7 +4,6 @@
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/parallel/sequence/sequence_parallel.h"
 #include "comm/bring_together.h"
-#include "parallel/faults/fault_parts.h"
 #include "parallel/hooks/look.h"
 
 ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *table,
@@ -26,7 +25,6 @@ ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y, c
     LS_TRY(ls_look_partials(tp, (size_t)ls_group_size(tp->group), &own, 1, D, part));
     LS_TRY(ls_one_leaf_each(tp->group, tp->temporary, &one_each));
     LS_TRY(ls_sum_to_own_tokens(tp, y, part, tokens, D, &one_each));
-    if (ls_faulty(LS_FAULT_EMBEDDING_NOT_REDUCED)) ls_fault_own_tokens(tp, y, part, 1, tokens, D);
     LS_TRY(ls_look_total(tp, D, y));
 exit:
     ls_arena_release(tp->temporary, mark);

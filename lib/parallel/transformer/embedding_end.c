@@ -12,7 +12,6 @@
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/tensor/vocab_embedding.h"
-#include "parallel/faults/fault.h"
 #include "parallel/transformer/stage_ends.h"
 
 /* Of own tokens; the gradient's is the same call. */
@@ -60,7 +59,6 @@ ls_status ls_embed_forward(ls_stage *stage, ls_micro_batch *mb)
     ls_share own = ls_own_share(&stage->tp, batch->S);
     size_t D = stage->config->d_model, width = own.count * D;
 
-    if (ls_faulty(LS_FAULT_POSITIONS_RESTART)) own.first = 0;
     LS_TRY(ls_vocab_embedding_forward(&stage->tp, mb->e, stage->token->value, batch->tokens,
                                       ls_batch_tokens(batch), D, &stage->cuts.vocab));
     for (size_t b = 0; stage->position && b < batch->B; b++)

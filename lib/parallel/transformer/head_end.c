@@ -13,7 +13,6 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/tensor/vocab_cross_entropy.h"
-#include "parallel/faults/fault.h"
 #include "parallel/transformer/stage_ends.h"
 #include "parallel/tensor/weight_gradient.h"
 
@@ -35,7 +34,6 @@ static ls_axis own_words(const ls_stage *stage)
 /* Words in the softmax: padding is none. */
 static size_t words(const ls_stage *stage)
 {
-    if (ls_faulty(LS_FAULT_PADDED_VOCABULARY)) return ls_axis_extent(stage->cuts.vocab.whole);
     return stage->config->vocab;
 }
 

@@ -1,7 +1,6 @@
 #include "parallel/transformer/layer.h"
 
 #include "lockstep/kernels/elementwise.h"
-#include "parallel/faults/fault.h"
 #include "parallel/hooks/look.h"
 
 static ls_real *value(const ls_store *store, ls_role role, size_t layer)
@@ -59,8 +58,6 @@ void ls_layer_bind(ls_layer *layer, const ls_store *store, const ls_cuts *cuts,
 
     ls_mlp *m = &layer->mlp;
     m->activation = config->activation;
-    if (ls_faulty(LS_FAULT_GELU_VARIANT) && m->activation != LS_SWIGLU)
-        m->activation = m->activation == LS_GELU_TANH ? LS_GELU_ERF : LS_GELU_TANH;
     m->cut = config->mlp_cut;
     m->D = config->d_model;
     m->ff = cuts->ff;
@@ -72,12 +69,6 @@ void ls_layer_bind(ls_layer *layer, const ls_store *store, const ls_cuts *cuts,
     m->b_down = value(store, LS_MLP_DOWN_BIAS, number);
     m->dw_gate = gradient(store, LS_MLP_GATE_WEIGHT, number);
     m->dw_up = gradient(store, LS_MLP_UP_WEIGHT, number);
-    if (ls_faulty(LS_FAULT_GATE_UP_SWAPPED) && m->w_gate) {
-        m->w_gate = value(store, LS_MLP_UP_WEIGHT, number);
-        m->w_up = value(store, LS_MLP_GATE_WEIGHT, number);
-        m->dw_gate = gradient(store, LS_MLP_UP_WEIGHT, number);
-        m->dw_up = gradient(store, LS_MLP_GATE_WEIGHT, number);
-    }
     m->db_up = gradient(store, LS_MLP_UP_BIAS, number);
     m->dw_down = gradient(store, LS_MLP_DOWN_WEIGHT, number);
     m->db_down = gradient(store, LS_MLP_DOWN_BIAS, number);

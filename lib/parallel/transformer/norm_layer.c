@@ -3,7 +3,6 @@
 #include "base/size.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/norm.h"
-#include "parallel/faults/fault.h"
 
 void ls_norm_bind(ls_norm *norm, const ls_store *store, ls_role scale, ls_role shift, size_t layer)
 {
@@ -12,7 +11,6 @@ void ls_norm_bind(ls_norm *norm, const ls_store *store, ls_role scale, ls_role s
     const ls_slot *shift_slot = ls_store_slot(store, shift, layer);
     norm->kind = config->norm;
     norm->eps = config->norm_eps;
-    if (ls_faulty(LS_FAULT_NORM_EPSILON)) norm->eps = norm->eps < 5e-6 ? 1e-5 : 1e-6;
     norm->D = config->d_model;
     norm->scale = scale_slot->value;
     norm->dscale = scale_slot->grad[0];

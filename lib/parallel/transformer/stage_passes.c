@@ -9,7 +9,6 @@
 
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/embedding.h"
-#include "parallel/faults/fault.h"
 #include "parallel/transformer/stage_ends.h"
 #include "parallel/tensor/weight_gradient.h"
 
@@ -186,8 +185,6 @@ static ls_status backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, ls_v
     ls_batch batch = mb->batch;
     ls_real *y;
 
-    if (ls_faulty(LS_FAULT_DROPOUT_MASK) && stage->setup.recompute == LS_RECOMPUTE_LAYER)
-        batch.seed++;
     if (stage->setup.head) LS_TRY(ls_head_backward(stage, mb, dx, mb->end, valid));
     for (size_t l = stage->setup.layers; l-- > 0;) {
         const ls_layer *layer = &stage->layers[l];

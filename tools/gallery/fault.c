@@ -1,8 +1,8 @@
-#include "parallel/faults/fault.h"
+#include "fault.h"
 
 #include <string.h>
 
-#include "parallel/faults/fault_parts.h"
+#include "fault_parts.h"
 
 ls_fault ls_fault_chosen = LS_FAULT_NONE;
 

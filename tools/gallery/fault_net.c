@@ -1,4 +1,4 @@
-#include "parallel/faults/fault_net.h"
+#include "fault_net.h"
 
 #include <stdlib.h>
 #include <string.h>

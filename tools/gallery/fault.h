@@ -4,8 +4,8 @@
  * false and the compiler removes what stands behind it. With it, one fault at a time is chosen at
  * run time; LS_FAULT_NONE runs right. Each is a mistake that people make; what it takes more than a
  * line to do wrong stands in fault_parts.c. */
-#ifndef LS_PARALLEL_FAULTS_FAULT_H
-#define LS_PARALLEL_FAULTS_FAULT_H
+#ifndef LS_GALLERY_FAULT_H
+#define LS_GALLERY_FAULT_H
 
 #include <stdbool.h>
 

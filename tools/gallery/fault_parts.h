@@ -1,7 +1,7 @@
 /* fault_parts.h - what a fault point needs more than a line for (fault.h). Compiled with LS_FAULTS
  * alone; elsewhere nobody calls it. */
-#ifndef LS_PARALLEL_FAULTS_FAULT_PARTS_H
-#define LS_PARALLEL_FAULTS_FAULT_PARTS_H
+#ifndef LS_GALLERY_FAULT_PARTS_H
+#define LS_GALLERY_FAULT_PARTS_H
 
 #include "lockstep/kernels/attention.h"
 #include "lockstep/model/batch.h"
@@ -9,7 +9,7 @@
 #include "lockstep/parallel/data/data_parallel.h"
 #include "lockstep/parallel/layout/losses.h"
 #include "lockstep/parallel/layout/tensor_parallel.h"
-#include "parallel/faults/fault.h"
+#include "fault.h"
 
 /* out = the nodes' sum, without those of other ranks. partials: nodes x count; out may be partials.
  */

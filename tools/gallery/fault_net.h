@@ -1,11 +1,11 @@
 /* fault_net.h - what a fault point of a convolutional network needs more than a line for (fault.h).
  * Compiled with LS_FAULTS alone; elsewhere nobody calls it. */
-#ifndef LS_PARALLEL_FAULTS_FAULT_NET_H
-#define LS_PARALLEL_FAULTS_FAULT_NET_H
+#ifndef LS_GALLERY_FAULT_NET_H
+#define LS_GALLERY_FAULT_NET_H
 
 #include "lockstep/comm/group.h"
 #include "lockstep/partition/image_box.h"
-#include "parallel/faults/fault_parts.h"
+#include "fault_parts.h"
 
 /* What a block that was read, `box`, has beyond the pixels of `own`: one place nearer to them, 0,
  * or 0 across a corner, as the fault chosen says. x: the block, contiguous. Nothing of a rank that

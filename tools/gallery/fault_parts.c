@@ -1,5 +1,5 @@
 /* fault_parts.c - mistakes that take more than a line. Compiled with LS_FAULTS alone. */
-#include "parallel/faults/fault_parts.h"
+#include "fault_parts.h"
 
 #include <string.h>
 
