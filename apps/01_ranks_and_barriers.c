@@ -18,7 +18,7 @@
  * Ranks may outnumber cores by far: who waits spins a little, then yields, then sleeps. When one
  * rank fails, the world is aborted: every call that waits returns, on every rank (--fail shows it).
  */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <stdio.h>
 #include <string.h>

@@ -23,7 +23,7 @@
  * The first three give a sum of P vectors, the last the sum of all leaves as one thread makes it,
  * whatever P is; halving gives that too where each rank's share is one whole node. (Bytes: of the
  * first three what is sent, of the forest what is handed in for the other threads to read.) */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <stdio.h>
 #include <string.h>

@@ -15,7 +15,7 @@
  * whoever owns which. A rank adds up what it can finish alone and hands in one partial per node of
  * the tree (chapter 2 draws them). So z and dx have the bits of the serial run at every number of
  * ranks; and the gradients of the weights need no communication at all. */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <stdio.h>
 #include <string.h>

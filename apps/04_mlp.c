@@ -18,7 +18,7 @@
  *
  * Its first product adds over the model width D cut into a granule per head, where columns first
  * adds over D uncut: another order, other bits. So each block has a serial run of its own. */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <stdio.h>
 #include <string.h>

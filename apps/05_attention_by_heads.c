@@ -17,7 +17,7 @@
  * dv_j together, in a small group of their own; then each computes the same dW_k, dW_v. And x has
  * fed three matrices: dx is one sum over the query heads, in which dk_j and dv_j stand with the
  * first query head of their group, so that they come in once, whoever else holds them (rule 11). */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <math.h>
 #include <stdio.h>

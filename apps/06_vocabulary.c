@@ -19,7 +19,7 @@
  *
  * Tied: E's gradient has two parts, one per use, each a sum of its own; they are added at the end,
  * the input's first. */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -24,7 +24,7 @@
  * norm's scale is on every rank, but each rank sees only its own tokens: its gradient is a sum over
  * all tokens, and somebody must finish it. The tree over the tokens of a sequence
  * is the same whoever has which (rule 9), so one more all-reduce gives the serial bits. */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <stdio.h>
 #include <string.h>

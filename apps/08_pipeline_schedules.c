@@ -25,7 +25,7 @@
  * What is computed does not depend on the schedule: each sequence gives one leaf of dW, and T over
  * all sequences is the sum, in whatever order the leaves were made. (Here all leaves are kept until
  * the end; chapter 10 keeps no more than it must.) */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <stdio.h>
 #include <string.h>

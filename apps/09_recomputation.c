@@ -23,7 +23,7 @@
  * Computed again must mean the same bits. Dropout is where that goes wrong: a generator that goes
  * on from number to number gives another mask the second time. A mask that is a function of its
  * place (seed, step, layer, sequence, element; rule 4) can be drawn as often as one likes. */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <math.h>
 #include <stdio.h>

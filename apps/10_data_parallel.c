@@ -21,7 +21,7 @@
  *
  * A running total, in order of arrival, needs no room but has other bits for every P and every M.
  */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <math.h>
 #include <stdio.h>

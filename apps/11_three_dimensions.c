@@ -19,7 +19,7 @@
  *
  * Chapters 3 to 10 took the parts one by one; here the library's executor has them together. The
  * serial run has all layers, all sequences and all columns in one thread. */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <math.h>
 #include <stdio.h>

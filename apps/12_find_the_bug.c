@@ -15,7 +15,7 @@
  * That is explained, not excused: every element stays within what another order can give. Then the
  * same with one bug at a time, each of them one that was found in real code. A comparison with a
  * tolerance says at most that something is different. */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <math.h>
 #include <stdio.h>

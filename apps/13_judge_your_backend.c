@@ -16,7 +16,7 @@
  * All-reduce as a ring (chapter 2): cut the array into a share per rank. P - 1 steps: send a share
  * to the right, add what comes from the left to the next one. Then every rank has one share
  * finished, and P - 1 steps more pass the finished ones on. */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,7 +16,7 @@
  * of them. The order is the model's: an image is made of granules, a tree stands over the granules
  * of an image and one over the images, and a rank hands in a partial for each node that it can
  * finish (chapter 2). While dy is on its way it makes them: they need no dy but its own. */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
  * another network on every layout; who takes E[y^2] - E[y]^2 for the variance may be left with
  * rounding. A cut by samples sends sums alone, and ends with one image per rank. A cut by space
  * sends halos as well, but it goes on, and a rank keeps only its part of an image. */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -18,7 +18,7 @@
  * Weights lie where their channels are made, so each column has half of them, and their gradients
  * are finished there. The columns, made of kernels and messages below, are held against the
  * library's serial model on the same description, bit for bit: loss and every gradient. */
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,103 +1,111 @@
-/* lockstep.h - the whole public face. */
+/* lockstep.h - the front door: train, verify, plan, dump, check and judge.
+ *
+ * A job is a model, a layout and the options of a run. Its options have the names and values of the
+ * command line, `lockstep train --help` lists them:
+ *
+ *     ls_job *job = NULL;
+ *     if (ls_job_create(&job) != LS_OK || ls_job_set(job, "tp", "4") != LS_OK ||
+ *         ls_job_set(job, "steps", "20") != LS_OK || ls_job_train(job) != LS_OK)
+ *         fprintf(stderr, "%s\n", ls_error_text());
+ *     else
+ *         printf("%s\n", ls_job_word(job, "digest"));
+ *     ls_job_destroy(&job);
+ *
+ * Every function that can fail returns an ls_status; the text is that of ls_error_text()
+ * (base/status.h). This file, base/status.h and conformance/judge.h (ls_judge: another
+ * implementation's functions judged in process) are what a program can rely on: within one major
+ * version declarations stay, are only added, and a program linked with an older version runs. The
+ * headers of the rooms, all in parts.h, are for those who build from parts; they may change.
+ *
+ * A job belongs to one thread at a time; ls_job_stop may come from any thread or a signal handler.
+ */
 #ifndef LS_LOCKSTEP_H
 #define LS_LOCKSTEP_H
 
-#include "lockstep/base/api.h"
-#include "lockstep/base/clock.h"
-#include "lockstep/base/memory.h"
-#include "lockstep/base/options.h"
-#include "lockstep/base/real.h"
-#include "lockstep/base/rectangle.h"
-#include "lockstep/base/show.h"
+#include <stdint.h>
+
 #include "lockstep/base/status.h"
-#include "lockstep/base/widen.h"
-#include "lockstep/comm/channel.h"
-#include "lockstep/comm/collectives.h"
-#include "lockstep/comm/exchange.h"
-#include "lockstep/comm/group.h"
-#include "lockstep/comm/sum_plan.h"
-#include "lockstep/comm/trace.h"
-#include "lockstep/comm/world.h"
 #include "lockstep/conformance/judge.h"
-#include "lockstep/io/image_folder.h"
-#include "lockstep/io/npy.h"
-#include "lockstep/io/safetensors.h"
-#include "lockstep/io/tensor_set.h"
-#include "lockstep/kernels/activation.h"
-#include "lockstep/kernels/attention.h"
-#include "lockstep/kernels/batch_norm.h"
-#include "lockstep/kernels/conv2d.h"
-#include "lockstep/kernels/conv2d_naive.h"
-#include "lockstep/kernels/cross_entropy.h"
-#include "lockstep/kernels/elementwise.h"
-#include "lockstep/kernels/embedding.h"
-#include "lockstep/kernels/image_layout.h"
-#include "lockstep/kernels/norm.h"
-#include "lockstep/kernels/optimizer.h"
-#include "lockstep/kernels/pixel_sum.h"
-#include "lockstep/kernels/pooling.h"
-#include "lockstep/kernels/response_norm.h"
-#include "lockstep/kernels/rotary.h"
-#include "lockstep/kernels/softmax.h"
-#include "lockstep/kernels/window.h"
-#include "lockstep/model/batch.h"
-#include "lockstep/model/config.h"
-#include "lockstep/model/foreign.h"
-#include "lockstep/model/images.h"
-#include "lockstep/model/masked_text.h"
-#include "lockstep/model/net.h"
-#include "lockstep/model/param_table.h"
-#include "lockstep/model/step_tensors.h"
-#include "lockstep/model/store.h"
-#include "lockstep/model/text.h"
-#include "lockstep/numerics/axis.h"
-#include "lockstep/numerics/binary_tree.h"
-#include "lockstep/numerics/block.h"
-#include "lockstep/numerics/compare.h"
-#include "lockstep/numerics/digest.h"
-#include "lockstep/numerics/forest_sum.h"
-#include "lockstep/numerics/functions.h"
-#include "lockstep/numerics/gemm.h"
-#include "lockstep/numerics/gemm_fused.h"
-#include "lockstep/numerics/ignore.h"
-#include "lockstep/numerics/isa.h"
-#include "lockstep/numerics/pixel_tree.h"
-#include "lockstep/numerics/random.h"
-#include "lockstep/numerics/row_sum.h"
-#include "lockstep/numerics/tree.h"
-#include "lockstep/parallel/data/data_parallel.h"
-#include "lockstep/parallel/data/replicas.h"
-#include "lockstep/parallel/data/update.h"
-#include "lockstep/parallel/hooks/tap.h"
-#include "lockstep/parallel/layout/batch_sums.h"
-#include "lockstep/parallel/layout/losses.h"
-#include "lockstep/parallel/layout/net_grids.h"
-#include "lockstep/parallel/layout/own_tokens.h"
-#include "lockstep/parallel/layout/placement.h"
-#include "lockstep/parallel/layout/sharding.h"
-#include "lockstep/parallel/layout/tensor_parallel.h"
-#include "lockstep/parallel/sequence/sequence_parallel.h"
-#include "lockstep/parallel/spatial/box_exchange.h"
-#include "lockstep/parallel/spatial/sharded_net.h"
-#include "lockstep/parallel/tensor/attention_block.h"
-#include "lockstep/parallel/tensor/linear.h"
-#include "lockstep/parallel/tensor/mlp.h"
-#include "lockstep/parallel/tensor/reduced_product.h"
-#include "lockstep/parallel/tensor/vocab_cross_entropy.h"
-#include "lockstep/parallel/tensor/vocab_embedding.h"
-#include "lockstep/parallel/transformer/stage.h"
-#include "lockstep/partition/image_box.h"
-#include "lockstep/partition/layer_grid.h"
-#include "lockstep/partition/layout.h"
-#include "lockstep/partition/pixel_map.h"
-#include "lockstep/partition/share.h"
-#include "lockstep/partition/spatial.h"
-#include "lockstep/pipeline/drawing.h"
-#include "lockstep/pipeline/executor.h"
-#include "lockstep/pipeline/plan.h"
-#include "lockstep/pipeline/replay.h"
-#include "lockstep/pipeline/schedule.h"
-#include "lockstep/pipeline/timeline.h"
-#include "lockstep/serial/serial.h"
+
+LS_BEGIN_DECLS
+
+/* Of the headers; ls_version() says that of the library which runs. */
+#define LS_VERSION_MAJOR 0
+#define LS_VERSION_MINOR 1
+#define LS_VERSION_PATCH 0
+#define LS_VERSION "0.1.0"
+
+/* "0.1.0" */
+LS_API const char *ls_version(void);
+
+/* ---- a job ---- */
+
+typedef struct ls_job ls_job;
+
+/* A job with every option at its default: gpt2-nano on one rank. Errors: LS_ERR_MEMORY. */
+LS_API ls_status ls_job_create(ls_job **ret_job) LS_MUST_USE;
+
+/* Takes a pointer to the pointer, NULL allowed. */
+LS_API void ls_job_destroy(ls_job **job);
+
+/* Sets an option, "model", "tp", "steps", "load", ..., in place of what it was set to before; both
+ * texts are copied. A flag ("sp") takes "on" or "off". value NULL: the default again. The value is
+ * read, and all options are checked together, when an action begins. Errors: LS_ERR_INPUT: no
+ * action has an option of this name, the text names the nearest; LS_ERR_MEMORY. */
+LS_API ls_status ls_job_set(ls_job *job, const char *option, const char *value) LS_MUST_USE;
+
+/* Called after every step of a training run, by one thread at a time: step is the number of steps
+ * done, norm that of the gradient before clipping. A status other than LS_OK ends the run. */
+typedef ls_status ls_job_step(void *context, uint64_t step, double loss, double norm);
+
+/* step NULL: no calls. */
+LS_API void ls_job_on_step(ls_job *job, ls_job_step *step, void *context);
+
+/* Ends the action under way with LS_ERR_INTERRUPTED, and every later one. */
+LS_API void ls_job_stop(ls_job *job);
+
+/* ---- actions ----
+ *
+ * Errors of all: LS_ERR_INPUT, one line that names an option, what was found and what is allowed,
+ * before anything runs; LS_ERR_IO, LS_ERR_MEMORY, LS_ERR_RANK, LS_ERR_INTERRUPTED. After a failure
+ * no file is left half written. What an action found is asked for by name (below). */
+
+/* Trains in the layout; with "save" writes a checkpoint that every layout loads.
+ * Numbers: first_step, last_step, first_loss, last_loss, tokens, ranks, seconds.
+ * Words: digest (SHA-256 of all losses and parameters). */
+LS_API ls_status ls_job_train(ls_job *job) LS_MUST_USE;
+
+/* Runs the same training serially and in the layout ("layouts": in several; "sweep": in every one
+ * of at most so many ranks) and compares every loss, gradient and parameter bit for bit. LS_OK: all
+ * are equal; LS_DIFFERENT.
+ * Numbers: layouts, bit_exact, different. Words: difference (the first: layout, step, tensor,
+ * index, both values). */
+LS_API ls_status ls_job_verify(ls_job *job) LS_MUST_USE;
+
+/* What the layout will hold and send; nothing runs.
+ * Numbers: parameters, ranks, rank_bytes (the largest rank's peak), bytes (all ranks'), sent_bytes
+ * (of all ranks in one step), bubble (share of the pipeline's time). */
+LS_API ls_status ls_job_plan(ls_job *job) LS_MUST_USE;
+
+/* Writes every tensor of the run as a golden directory, which another implementation is checked
+ * against. Numbers: tensors, bytes. Words: digest. */
+LS_API ls_status ls_job_dump(ls_job *job, const char *directory) LS_MUST_USE;
+
+/* Judges another implementation's tensors, a folder or file, against a golden directory. LS_OK: all
+ * are equal or explained by rounding; LS_DIFFERENT: some are not, or nothing could be judged.
+ * Options: map, only, complete, computed, quick, threads (`lockstep check --help`).
+ * Numbers: tensors, equal, explained, different, not_judged, mistakes. Words: first (tensor that
+ * differs), cause (key of the first mistake), mistake (the same in words), evidence, remedy. */
+LS_API ls_status ls_job_check(ls_job *job, const char *golden, const char *candidate) LS_MUST_USE;
+
+/* ---- what the last action found ---- */
+
+/* NaN: it found no number of this name. */
+LS_API double ls_job_number(const ls_job *job, const char *name);
+
+/* "": it found no text of this name. Valid until the next action. */
+LS_API const char *ls_job_word(const ls_job *job, const char *name);
+
+LS_END_DECLS
 
 #endif

@@ -19,8 +19,9 @@ def header(guard, text=""):
 
 
 SOUND = {
-    "include/lockstep/lockstep.h": header("LS_LOCKSTEP_H", '#include "lockstep/base/low.h"\n'
-                                          '#include "lockstep/comm/high.h"'),
+    "include/lockstep/lockstep.h": header("LS_LOCKSTEP_H", '#include "lockstep/base/low.h"'),
+    "include/lockstep/parts.h": header("LS_PARTS_H", '#include "lockstep/base/low.h"\n'
+                                       '#include "lockstep/comm/high.h"'),
     "include/lockstep/base/low.h": header("LS_BASE_LOW_H", "int ls_low(void);"),
     "include/lockstep/comm/high.h": header("LS_COMM_HIGH_H", '#include "lockstep/base/low.h"'),
     "lib/README.md": "See [base](base/low.c).\n",
@@ -36,7 +37,7 @@ SOUND = {
     "include/README.md": "", "apps/README.md": "", "test/README.md": "", "tools/README.md": "",
     "apps/01_one.c": '#include <lockstep/lockstep.h>\n',
     "tools/lockstep/README.md": "",
-    "tools/lockstep/program.c": '#include "lockstep/lockstep.h"\n#include "train/run.h"\n',
+    "tools/lockstep/program.c": '#include "lockstep/parts.h"\n#include "train/run.h"\n',
 }
 
 # check, what is changed (None: removed; "+": appended), what the message must contain
@@ -139,12 +140,14 @@ def tree_cases():
 
 def symbol_cases():
     nm = shutil.which("nm") or shutil.which("llvm-nm")
-    for text, status in (("int ls_one(void) { return 1; }", 0),
-                         ("int ls_one(void) { return 1; } int other = 2;", 1),
-                         ("int ls_one(void) { return 1; } int ls_fault_chosen;", 1)):
+    for name, text, status in (
+            ("libx.so", "int ls_one(void) { return 1; }", 0),
+            ("libx.so", "int ls_one(void) { return 1; } int other = 2;", 1),
+            ("libx.so", "int ls_one(void) { return 1; } int ls_fault_chosen;", 1),
+            ("liblockstep.so", "int ls_job_create(void) { return 1; }", 1)):
         with tempfile.TemporaryDirectory() as folder:
             write(folder, "x.c", text)
-            library = os.path.join(folder, "libx.so")
+            library = os.path.join(folder, name)
             subprocess.run(CC.split() + ["-shared", "-fPIC", os.path.join(folder, "x.c"), "-o",
                                          library], check=True)
             done = run("symbols", [nm, library])

@@ -14,7 +14,7 @@ import tempfile
 from program import Checks
 
 PROGRAM = r"""
-#include <lockstep/lockstep.h>
+#include <lockstep/parts.h>
 #include <stdio.h>
 static ls_status hello(ls_rank *rank, void *sum)
 {
@@ -87,6 +87,31 @@ def manual(files, checks):
                             f"completion of {command} {typed}: {done.stdout}{done.stderr}")
 
 
+def front_door(source, folder, checks, pkg_config, prefix, cc, cxx):
+    """The two example programs, as a user builds them: both end with the same digest."""
+    digests = []
+    for compiler, standard, name in ((cc, "-std=c11", "00_front_door.c"),
+                                     (cxx, "-std=c++17", "00_front_door_in_cpp.cpp")):
+        if compiler is None:
+            continue
+        path = os.path.join(source, "apps", name)
+        with open(path, encoding="utf-8") as file:
+            checks.that(len(file.readlines()) <= 60, f"{name} is longer than 60 lines")
+        out = os.path.join(folder, name + ".out")
+        words = flags(pkg_config, folder, prefix, "--cflags", "--libs")
+        done = run(compiler + [standard, "-Wall", "-Wextra", "-Wpedantic", "-Werror", path, "-o", out]
+                   + words)
+        if not checks.that(done.returncode == 0, f"{name}: {done.stderr}"):
+            continue
+        library = next(word[2:] for word in words if word.startswith("-L"))
+        done = run([out], cwd=folder, env={**os.environ, "LD_LIBRARY_PATH": library,
+                                           "DYLD_LIBRARY_PATH": library})
+        checks.that(done.returncode == 0 and done.stdout.endswith("1 of 1 layouts bit-exact\n"),
+                    f"{name}: {done.stdout}{done.stderr}")
+        digests += re.findall(r"^digest ([0-9a-f]{64})$", done.stdout, re.MULTILINE)
+    checks.that(len(digests) == (2 if cxx else 1) and len(set(digests)) == 1, f"{digests}")
+
+
 def main():
     build, source, cc = sys.argv[1], sys.argv[2], sys.argv[3].split()
     cxx = sys.argv[4].split() if len(sys.argv) > 4 and sys.argv[4] else None
@@ -128,6 +153,7 @@ def main():
             word.startswith(("-I" + prefix, "-L" + prefix)) or word == "-llockstep"
             for word in done.stdout.split()), f"pkg-config\n{done.stdout}{done.stderr}")
         manual(files, checks)
+        front_door(source, folder, checks, pkg_config, prefix, cc, cxx)
         for compiler, language in ((cc, ["-std=c11"]), (cxx, ["-std=c++17", "-x", "c++"])):
             if compiler is None:
                 continue

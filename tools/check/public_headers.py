@@ -12,7 +12,8 @@ import tempfile
 
 import source_tree
 
-UMBRELLA = "include/lockstep/lockstep.h"
+FRONT_DOOR = "include/lockstep/lockstep.h"
+UMBRELLA = "include/lockstep/parts.h"
 
 
 def compile_alone(root, folder, header, compiler, language):
@@ -42,11 +43,11 @@ def main():
             header = path[len("include/"):]
             text = source_tree.read(root, path)
             guard = re.sub(r"[^A-Z0-9]", "_", header[len("lockstep/"):].upper())
-            guard = "LS_LOCKSTEP_H" if path == UMBRELLA else "LS_" + guard
+            guard = "LS_" + guard
             if f"#ifndef {guard}\n#define {guard}\n" not in text:
                 faults.append(f"{path}: has no include guard {guard}")
-            if path != UMBRELLA and header not in brought:
-                faults.append(f"{path}: lockstep/lockstep.h does not bring it")
+            if path not in (UMBRELLA, FRONT_DOOR) and header not in brought:
+                faults.append(f"{path}: lockstep/parts.h does not bring it")
             if "LS_API" in text and "LS_BEGIN_DECLS" not in text:
                 faults.append(f"{path}: its functions would have C++ linkage in C++")
             faults += compile_alone(root, folder, header, cc, "c11")

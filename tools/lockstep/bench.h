@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "lockstep/lockstep.h"
+#include "lockstep/parts.h"
 #include "report/text_table.h"
 
 typedef struct bench {

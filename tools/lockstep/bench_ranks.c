@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "builtin_text.h"
+#include "job/builtin_text.h"
 #include "train/train.h"
 
 /* ---- collectives */
@@ -142,10 +142,10 @@ ls_status bench_step(bench *b)
     ls_config config;
     ls_run run;
     ls_images images = {0};
-    ls_text text = {.count = builtin_text_bytes};
-    text.bytes = malloc(builtin_text_bytes);
+    ls_text text = {.count = ls_builtin_text_bytes};
+    text.bytes = malloc(ls_builtin_text_bytes);
     if (text.bytes == NULL) LS_FAIL(LS_ERR_MEMORY, "bench: no memory for the text");
-    memcpy(text.bytes, builtin_text, builtin_text_bytes);
+    memcpy(text.bytes, ls_builtin_text, ls_builtin_text_bytes);
     LS_TRY(ls_config_named("gpt2-nano", &config));
     ls_run_defaults(&run, &config);
     run.text = &text;

@@ -8,64 +8,38 @@
 #include "lockstep/base/show.h"
 #include "report/progress.h"
 
-enum { OPTIONS = 11 };
-
-static const char *const computed_names[] = {"as-written", "f32", "tf32", "f16", "bf16", NULL};
-static const ls_dtype computed_dtypes[] = {LS_F32, LS_F32, LS_F16, LS_F16, LS_BF16};
-
-static void make_options(check_settings *s, ls_option options[OPTIONS])
+static void make_options(check_settings *s, ls_job_option_table *table)
 {
     *s = (check_settings){0};
-    options[0] = ls_option_string("map", &s->map, "NAMES",
-                                  "whose names and arrangement the candidate's parameters have: "
-                                  "hf, hf-gpt2, hf-llama, hf-bert, meta-llama, megatron, "
-                                  "megatron-core; when not given, the golden directory's");
-    options[1] = ls_option_string("only", &s->only, "PATTERN",
-                                  "judges the tensors of these names alone, with or without "
-                                  "stepN/; * stands for any text, ? for one character");
-    options[2] = ls_option_string("show", &s->show, "TENSOR",
-                                  "this tensor's whole story: shape, what makes it, the worst "
-                                  "elements, and a picture of where they are");
-    options[3] = ls_option_flag("complete", &s->complete,
-                                "every tensor of the golden directory must be there");
-    options[4] = ls_option_flag("all", &s->all, "lists every tensor and every mistake");
-    options[5] = ls_option_choice("computed", &s->computed, computed_names,
-                                  "in which precision products were computed, if that is coarser "
-                                  "than what was written; overrules what the numbers seem to be. "
-                                  "With bf16 the rows of an embedding's gradient are taken to be "
-                                  "added up in bf16 too, other sums in f32. A tensor in f32 that "
-                                  "was computed from others in bf16 which the candidate does not "
-                                  "have shows it nowhere: it needs this");
-    options[6] = ls_option_flag("digests", &s->digests,
-                                "first reads the whole golden directory and compares its digests; "
-                                "without it those of tensors that differ alone");
-    options[7] =
-        ls_option_flag("quick", &s->quick,
-                       "computes an operation again only where its tensor lies outside "
-                       "what whole runs allow; misses mistakes that are smaller than that");
-    options[8] = ls_option_int("threads", &s->threads, 0, 64, "N",
-                               "threads that compute operations again; 0: one per core");
-    options[9] = ls_option_flag("json", &s->json,
-                                "one JSON object on standard output, words on standard error");
-    options[10] = ls_option_flag("help", &s->help, "this text");
+    ls_job_check_options(&s->check, table);
+    ls_job_option_add(table,
+                      ls_option_string("show", &s->show, "TENSOR",
+                                       "this tensor's whole story: shape, what makes it, the worst "
+                                       "elements, and a picture of where they are"));
+    ls_job_option_add(table,
+                      ls_option_flag("all", &s->all, "lists every tensor and every mistake"));
+    ls_job_option_add(
+        table, ls_option_flag("json", &s->json,
+                              "one JSON object on standard output, words on standard error"));
+    ls_job_option_add(table, ls_option_flag("help", &s->help, "this text"));
 }
 
 static ls_status read_check_settings(check_settings *s, const command_spec *command, int argc,
                                      const char *const *argv)
 {
     ls_status status = LS_OK;
-    ls_option options[OPTIONS];
+    ls_job_option_table table = {.count = 0};
     static const char *const names[] = {"GOLDEN (a folder that lockstep dump wrote)",
                                         "CANDIDATE (a folder or file of your tensors)"};
     const char *words[2] = {NULL, NULL};
     ls_words rest = {names, 2, words, command->usage};
-    make_options(s, options);
+    make_options(s, &table);
     if (asks_for_help(argc, argv)) {
-        print_command_help(command, NULL, options, OPTIONS);
+        print_command_help(command, NULL, table.options, table.count);
         s->help = true;
         return LS_OK;
     }
-    LS_TRY(ls_options_parse(options, OPTIONS, argc, argv, &rest));
+    LS_TRY(ls_options_parse(table.options, table.count, argc, argv, &rest));
     s->golden = words[0];
     s->candidate = words[1];
 exit:
@@ -138,27 +112,18 @@ ls_status check_command(const command_spec *command, int argc, const char *const
     if (s.help) goto exit;
     interrupts_end_after(1);
     FILE *out = s.json ? stderr : stdout;
-    LS_TRY(ls_golden_open(&golden, s.golden));
-    if (s.digests) LS_TRY(ls_golden_verify(golden, NULL, NULL));
-    LS_TRY(ls_candidate_open(&candidate, golden, s.candidate, s.map));
-    const ls_check_options options = {.only = s.only,
-                                      .complete = s.complete,
-                                      .has_computed = s.computed > 0,
-                                      .computed = computed_dtypes[s.computed],
-                                      .quick = s.quick,
-                                      .threads = s.threads,
-                                      .stop = &stop_wanted,
-                                      .context = &progress,
-                                      .advance = on_advance};
+    const ls_check_options more = {
+        .stop = &stop_wanted, .context = &progress, .advance = on_advance};
     ls_progress_begin(&progress.progress, stderr, 1);
-    LS_TRY(ls_check(&judgement, golden, candidate, &options));
+    LS_TRY(
+        ls_job_check_run(&s.check, s.golden, s.candidate, &more, &golden, &candidate, &judgement));
     ls_progress_clear(&progress.progress);
     checked c = {&s, golden, candidate, judgement, NULL};
     LS_TRY(look_at(&c, &look));
     c.look = look;
     LS_TRY(print_judgement(out, &c));
     if (s.json) LS_TRY(print_check_json(&c));
-    if (judgement->different > 0 || nothing_judged(judgement)) status = LS_DIFFERENT;
+    if (judgement->different > 0 || ls_job_nothing_judged(judgement)) status = LS_DIFFERENT;
 exit:
     ls_progress_clear(&progress.progress);
     ls_look_destroy(&look);

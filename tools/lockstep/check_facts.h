@@ -5,13 +5,13 @@
 #include <jansson.h>
 
 #include "command.h"
-#include "check/check.h"
+#include "job/job_check.h"
 
 typedef struct check_settings {
     const char *golden, *candidate;
-    const char *map, *only, *show;
-    int computed, threads;
-    bool complete, all, digests, quick, json, help;
+    const char *show;
+    ls_job_check_settings check;
+    bool all, json, help;
 } check_settings;
 
 typedef struct checked {
@@ -26,9 +26,6 @@ typedef struct checked {
 
 /* Files, precisions, layouts; counts per phase; what differs, its causes; the last line. */
 ls_status print_judgement(FILE *out, const checked *c) LS_MUST_USE;
-
-/* Whether every tensor that is given is not judged. */
-bool nothing_judged(const ls_judgement *judgement);
 
 /* "[0, 3, 17]" of a flat index; "" of one number. */
 enum { INDEX_TEXT = 96 };

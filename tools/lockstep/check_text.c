@@ -43,11 +43,6 @@ const char *verdict_text(const ls_judged *judged)
     return judged->unjudged ? "not judged" : ls_verdict_name(judged->verdict);
 }
 
-bool nothing_judged(const ls_judgement *judgement)
-{
-    return judgement->unjudged > 0 && judgement->unjudged == judgement->count;
-}
-
 static const ls_graph_node *node_of(const checked *c, const ls_judged *judged)
 {
     return &c->golden->graph->nodes[judged->golden->node];
@@ -353,7 +348,7 @@ ls_status print_judgement(FILE *out, const checked *c)
               "weights, on its batch, and drop with its masks?\n",
               out);
     if (c->look) LS_TRY(print_look(out, c));
-    if (nothing_judged(j))
+    if (ls_job_nothing_judged(j))
         fputs("\nnothing was judged: give the inputs of these operations\n", out);
     fprintf(out, "\ncheck: %s, %zu equal, %zu explained, %zu different",
             ls_count_text(j->count, "tensor", count), j->equal, j->explained, j->different);

@@ -4,23 +4,8 @@
 
 #include <stdio.h>
 
-#include "lockstep/lockstep.h"
-
-/* Which command a table of options is for; an option names all that have it. */
-enum {
-    FOR_TRAIN = 1,
-    FOR_VERIFY = 2,
-    FOR_PLAN = 4,
-    FOR_DUMP = 8,
-    FOR_RUN = FOR_TRAIN | FOR_VERIFY, /* those that run something and report on it */
-    FOR_IMAGES = 16,
-    FOR_ALL = FOR_RUN | FOR_PLAN | FOR_DUMP,
-    /* Which kind of model it is for, when not for both. */
-    OF_TRANSFORMERS = 64,
-    OF_NETS = 128,
-    /* Has no effect where nothing runs: plan takes it, says so, and leaves it out of its help. */
-    OF_A_RUN = 256
-};
+#include "job/job_settings.h"
+#include "lockstep/parts.h"
 
 typedef struct command_spec {
     const char *name;
@@ -28,7 +13,7 @@ typedef struct command_spec {
     const char *usage;    /* "lockstep check GOLDEN CANDIDATE [--option value ...]" */
     const char *examples; /* a line each */
     const char *chapters; /* of apps/ that show what it is about */
-    int mark;             /* FOR_... */
+    int mark;             /* LS_JOB_...; 0: its words are its own */
     /* argc, argv: what follows the command's name. LS_DIFFERENT: exit status 1. */
     ls_status (*run)(const struct command_spec *command, int argc, const char *const *argv);
 } command_spec;

@@ -13,20 +13,20 @@ static const command_spec commands[] = {
      "lockstep train --tp 3 --text book.txt --steps 200 --save model.safetensors\n"
      "lockstep train --pp 4 --micro-batches 8 --schedule 1f1b --steps 3 --trace t.json\n"
      "lockstep train --model resnet-nano --spatial 2x1 --dp 2 --steps 20\n",
-     "03 to 11 and 14 to 16", FOR_TRAIN, train_command},
+     "03 to 11 and 14 to 16", LS_JOB_TRAIN, train_command},
     {"verify", "runs the same training serially and in a layout and compares every bit",
      "lockstep verify [--option value ...]",
      "lockstep verify --dp 2 --pp 2 --tp 2 --sp --micro-batches 4 --schedule 1f1b\n"
      "lockstep verify --layouts \"tp 4; dp 2 x pp 4, 1f1b, 3 micro-batches\" --gemm both\n"
      "lockstep verify --sweep 8 --report report\n",
-     "11, 15", FOR_VERIFY, verify_command},
+     "11, 15", LS_JOB_VERIFY, verify_command},
     {"dump",
      "writes every tensor of a training run as a golden directory for other implementations",
      "lockstep dump DIR [--option value ...]",
      "lockstep dump golden --model llama-nano\n"
      "lockstep dump golden --tp 2 --sp --micro-batches 2 --per-rank --trace\n"
      "lockstep dump golden --load model.safetensors --dropout 0\n",
-     "12", FOR_DUMP, dump_command},
+     "12", LS_JOB_DUMP, dump_command},
     {"check", "judges another backend's tensors, and names its mistakes",
      "lockstep check GOLDEN CANDIDATE [--option value ...]",
      "lockstep check golden mine\n"
@@ -44,12 +44,12 @@ static const command_spec commands[] = {
      "lockstep plan --model gpt2-124m --tp 4 --pp 3 --sp --schedule 1f1b --micro-batches 8 --batch "
      "8\n"
      "lockstep plan --model resnet-nano --spatial 4x4\n",
-     "08, 09, 11", FOR_PLAN, plan_command},
+     "08, 09, 11", LS_JOB_PLAN, plan_command},
     {"images", "draws a set of labelled images and writes it as files",
      "lockstep images DIR [--option value ...]",
      "lockstep images digits\n"
      "lockstep images shapes --model resnet-nano --image-count 100\n",
-     "14 to 16", FOR_IMAGES, images_command},
+     "14 to 16", 0, images_command},
     {"gallery", "makes every known mistake on purpose and shows where and as what it is found",
      "lockstep gallery [--option value ...]",
      "lockstep gallery\n"

@@ -4,7 +4,7 @@
 
 #include "facts.h"
 #include "interrupt.h"
-#include "machine.h"
+#include "job/machine.h"
 #include "golden/dump.h"
 #include "report/progress.h"
 #include "report/text_table.h"
@@ -28,7 +28,7 @@ static void on_advance(void *context, uint64_t done, uint64_t of, const char *wh
         d->begun = true;
         ls_progress_clear(&d->progress);
         settings_warn(d->settings);
-        print_run(d->out, d->settings, d->report, &d->settings->run.layout);
+        print_run(d->out, d->settings, d->report, &d->settings->job.run.layout);
         fflush(d->out);
     }
     if (strcmp(d->what, what) != 0) {
@@ -80,7 +80,7 @@ static void print_start(FILE *out, const settings *s, const ls_dump_told *told)
         if (told->ends_met < told->ends || told->targets == told->tokens)
             fprintf(out, "; a larger --batch or --seq holds more");
     }
-    if (s->start == LS_START_TRAINING && told->batch != LS_DUMP_GIVEN)
+    if (s->job.start == LS_START_TRAINING && told->batch != LS_DUMP_GIVEN)
         fprintf(out, ": some mistakes do not show on them; see --start telling");
     fputc('\n', out);
 }
@@ -91,7 +91,7 @@ static ls_status print_summary(const dumping *d, const ls_dump_summary *summary)
     char tensors[LS_NUMBER_TEXT], bytes[LS_NUMBER_TEXT];
     FILE *out = d->out;
     LS_TRY(print_files(out, summary));
-    if (!d->settings->integers) print_start(out, d->settings, &summary->start);
+    if (!d->settings->job.integers) print_start(out, d->settings, &summary->start);
     fprintf(out, "\nwrote   %s tensor%s, %s, in %s\n", ls_number_text(summary->tensors, tensors),
             summary->tensors == 1 ? "" : "s", ls_bytes_text(summary->bytes, bytes),
             ls_show(d->settings->directory));
@@ -107,7 +107,7 @@ exit:
 /* The same for programs; null for integers. */
 static json_t *json_start(const settings *s, const ls_dump_told *told)
 {
-    if (s->integers) return json_null();
+    if (s->job.integers) return json_null();
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "weights",
                      ls_dump_source_name(told->weights), "batch", ls_dump_source_name(told->batch),
                      "biases", (json_int_t)told->biases, "constant_parameters",
@@ -154,25 +154,25 @@ ls_status dump_command(const command_spec *command, int argc, const char *const 
     if (helped) return LS_OK;
     d.settings = &s;
     if (s.json) d.out = stderr;
-    LS_TRY(machine_holds_layout(&s.run));
+    LS_TRY(ls_machine_holds_layout(&s.job.run));
     interrupts_stop_ranks();
-    LS_TRY(ls_report_create(&d.report, &s.run, 0, 1));
+    LS_TRY(ls_report_create(&d.report, &s.job.run, 0, 1));
     d.report->command = s.command_line;
-    d.report->text_name = s.data_name;
-    d.report->runs[0].layout = s.run.layout;
-    d.report->runs[0].engine = s.run.engine;
-    const ls_dump_options options = {.start = (ls_dump_start)s.start,
-                                     .integers = s.integers,
+    d.report->text_name = s.job.data_name;
+    d.report->runs[0].layout = s.job.run.layout;
+    d.report->runs[0].engine = s.job.run.engine;
+    const ls_dump_options options = {.start = (ls_dump_start)s.job.start,
+                                     .integers = s.job.integers,
                                      .whole = true,
-                                     .truth = !s.no_truth,
-                                     .per_rank = s.per_rank,
-                                     .collectives = s.calls,
+                                     .truth = !s.job.no_truth,
+                                     .per_rank = s.job.per_rank,
+                                     .collectives = s.job.calls,
                                      .program = "lockstep " LOCKSTEP_VERSION,
                                      .command = s.command_line,
-                                     .text_name = s.data_name,
+                                     .text_name = s.job.data_name,
                                      .advance = on_advance,
                                      .context = &d};
-    status = ls_dump(&s.run, s.directory, &options, &summary);
+    status = ls_dump(&s.job.run, s.directory, &options, &summary);
     ls_progress_clear(&d.progress);
     LS_TRY(status);
     d.report->common.seed = summary.seed; /* a loaded checkpoint may bring its own */

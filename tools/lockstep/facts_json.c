@@ -183,9 +183,9 @@ json_t *json_baseline(const ls_report_baseline *baseline, ls_model_kind kind)
                           baseline->truth.parameter_tensor);
     json_t *undefined = json_null();
     if (baseline->undefined.found)
-        undefined = json_pack("{s:o, s:s, s:s}", "step", json_u64(baseline->undefined.step),
-                              "phase", baseline->undefined.phase, "tensor",
-                              baseline->undefined.tensor);
+        undefined =
+            json_pack("{s:o, s:s, s:s}", "step", json_u64(baseline->undefined.step), "phase",
+                      baseline->undefined.phase, "tensor", baseline->undefined.tensor);
     return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "engine", ls_engine_name(baseline->engine),
                      "engine_description", text, "losses", json_losses(&baseline->losses), "truth",
                      truth, "undefined_from", undefined, "result",

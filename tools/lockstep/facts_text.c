@@ -28,27 +28,28 @@ void print_model(FILE *file, const ls_config *c, uint64_t parameters)
 
 void print_weights(FILE *file, const settings *s)
 {
-    if (s->run.load == NULL) return;
-    fprintf(file, "weights %s; ", ls_show(s->run.load));
-    if (s->model_beside != NULL)
-        fprintf(file, "the model is that of %s\n", ls_show(s->model_beside));
-    else if (ls_options_given(s->options, s->n_options, "model"))
-        fprintf(file, "the model is that of --model %s\n", ls_show(s->model));
+    if (s->job.run.load == NULL) return;
+    fprintf(file, "weights %s; ", ls_show(s->job.run.load));
+    if (s->job.model_beside != NULL)
+        fprintf(file, "the model is that of %s\n", ls_show(s->job.model_beside));
+    else if (ls_options_given(s->table.options, s->table.count, "model"))
+        fprintf(file, "the model is that of --model %s\n", ls_show(s->job.model));
     else
         fprintf(file, "no config.json is there, so the model is the default, %s\n",
-                ls_show(s->model));
+                ls_show(s->job.model));
 }
 
 static void print_data(FILE *file, const settings *s)
 {
     char number[LS_NUMBER_TEXT], sequences[LS_NUMBER_TEXT];
-    if (s->run.config.kind == LS_MODEL_NET)
-        fprintf(file, "images  %s, %s with %zu labels; %zu a step\n", ls_show(s->data_name),
-                ls_number_text(s->images.count, number), s->images.classes, s->run.batch);
+    if (s->job.run.config.kind == LS_MODEL_NET)
+        fprintf(file, "images  %s, %s with %zu labels; %zu a step\n", ls_show(s->job.data_name),
+                ls_number_text(s->job.images.count, number), s->job.images.classes,
+                s->job.run.batch);
     else
-        fprintf(file, "text    %s, %s bytes; %s a step\n", ls_show(s->data_name),
-                ls_number_text(s->text.count, number),
-                ls_count_text(s->run.batch, "sequence", sequences));
+        fprintf(file, "text    %s, %s bytes; %s a step\n", ls_show(s->job.data_name),
+                ls_number_text(s->job.text.count, number),
+                ls_count_text(s->job.run.batch, "sequence", sequences));
 }
 
 void print_strategies(FILE *file, const ls_layout *layout, const ls_config *config)
@@ -67,22 +68,22 @@ void print_strategies(FILE *file, const ls_layout *layout, const ls_config *conf
 void print_run(FILE *file, const settings *s, const ls_report *report, const ls_layout *layout)
 {
     char text[LS_LAYOUT_NAME];
-    print_model(file, &s->run.config, ls_param_table_elements(report->table));
+    print_model(file, &s->job.run.config, ls_param_table_elements(report->table));
     print_weights(file, s);
-    if (s->run.serial) {
+    if (s->job.run.serial) {
         fputs("layout  serial\n", file);
     } else if (layout != NULL) {
-        ls_report_layout_name(s->run.config.kind, layout, text, sizeof text);
+        ls_report_layout_name(s->job.run.config.kind, layout, text, sizeof text);
         fprintf(file, "layout  %s%s\n", text,
                 layout->pp > 1 && layout->micro_batches == 1
                     ? " (1 micro-batch: one stage works at a time)"
                     : "");
-        print_strategies(file, layout, &s->run.config);
+        print_strategies(file, layout, &s->job.run.config);
     }
     print_data(file, s);
-    if (!s->both_engines) {
-        ls_engine_describe(s->run.engine, text, sizeof text);
-        fprintf(file, "engine  %s, %s, contract %s\n", text, s->dtype == 1 ? "f64" : "f32",
+    if (!s->job.both_engines) {
+        ls_engine_describe(s->job.run.engine, text, sizeof text);
+        fprintf(file, "engine  %s, %s, contract %s\n", text, s->job.dtype == 1 ? "f64" : "f32",
                 ls_contract_name());
     }
 }

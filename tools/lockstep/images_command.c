@@ -33,7 +33,7 @@ ls_status images_command(const command_spec *command, int argc, const char *cons
     ls_config config;
     ls_images images = {0};
     ls_option options[IMAGES_OPTIONS];
-    images_words w = {.model = "alexnet-nano", .count = DRAWN_IMAGES, .seed = DRAWN_SEED};
+    images_words w = {.model = "alexnet-nano", .count = LS_DRAWN_IMAGES, .seed = LS_DRAWN_SEED};
     ls_words place = {names, 1, &w.directory, command->usage};
     make_table(&w, options);
     if (asks_for_help(argc, argv)) {
@@ -43,7 +43,7 @@ ls_status images_command(const command_spec *command, int argc, const char *cons
     LS_TRY(ls_options_parse(options, IMAGES_OPTIONS, argc, argv, &place));
     LS_TRY(ls_config_load(w.model, &config));
     LS_TRY(ls_config_check(&config));
-    LS_TRY(settings_draw_images(&config, w.seed, w.count, &images));
+    LS_TRY(ls_job_draw_images(&config, w.seed, w.count, &images));
     LS_TRY(ls_images_write(&images, w.directory));
     printf("%zu images of %zu labels in %s/LABEL/NUMBER.%s\n", images.count, images.classes,
            ls_show(w.directory),

@@ -2,7 +2,7 @@
 #ifndef LOCKSTEP_OVERWRITE_H
 #define LOCKSTEP_OVERWRITE_H
 
-#include "lockstep/lockstep.h"
+#include "lockstep/parts.h"
 
 typedef enum written_kind {
     WRITES_TENSORS = 0, /* safetensors */

@@ -1,7 +1,7 @@
 /* plan_command.c - what a run will hold and send, without running it. */
 #include <stdio.h>
 
-#include "machine.h"
+#include "job/machine.h"
 #include "plan_facts.h"
 #include "report/drawing_file.h"
 
@@ -32,11 +32,11 @@ ls_status plan_command(const command_spec *command, int argc, const char *const 
     LS_TRY(settings_read(&s, command, argc, argv, &helped));
     if (helped) return LS_OK;
 
-    LS_TRY(machine_plan(&p.plan, &s.run));
+    LS_TRY(ls_machine_plan(&p.plan, &s.job.run));
     LS_TRY(ls_timeline_create(&p.timeline, p.plan->schedule, 1, 2));
     if (p.plan->config.kind != LS_MODEL_NET)
         p.layer = ls_plan_layer(&p.plan->config, &p.plan->layout, p.plan->layout.recompute, 0);
-    p.machine_bytes = machine_bytes();
+    p.machine_bytes = ls_machine_bytes();
     LS_TRY(ls_rank_groups_create(&p.groups, p.plan->ranks, alike, p.plan));
     if (s.draw != NULL) LS_TRY(draw(&p, s.draw));
     print_weights(s.json ? stderr : stdout, &s);

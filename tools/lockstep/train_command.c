@@ -6,7 +6,7 @@
 #include "facts.h"
 #include "interrupt.h"
 #include "lockstep/base/clock.h"
-#include "machine.h"
+#include "job/machine.h"
 #include "report/progress.h"
 #include "report/text_table.h"
 
@@ -39,7 +39,7 @@ static ls_status on_begin(void *context, const ls_run *run, const ls_param_table
 /* What a step counts. */
 static const char *unit_of(const settings *s)
 {
-    return s->run.config.kind == LS_MODEL_NET ? "images" : "tokens";
+    return s->job.run.config.kind == LS_MODEL_NET ? "images" : "tokens";
 }
 
 static ls_status on_step(void *context, const ls_step *step)
@@ -52,7 +52,7 @@ static ls_status on_step(void *context, const ls_step *step)
     if (!o->undefined.found && (isnan(step->loss) || isnan(step->norm)))
         o->undefined = (ls_undefined){true, step->step, isnan(step->loss) ? "loss" : "norm", ""};
     if (o->steps != NULL &&
-        json_array_append_new(o->steps, json_step(step, o->settings->run.config.kind)) != 0)
+        json_array_append_new(o->steps, json_step(step, o->settings->job.run.config.kind)) != 0)
         LS_FAIL(LS_ERR_MEMORY, "no memory for the JSON object");
     ls_progress_clear(&o->progress);
     fprintf(o->out, "step %5llu  loss %-13.9g norm %-11.6g lr %-10.4g %9s %s/s\n",
@@ -80,12 +80,12 @@ static void print_result(FILE *out, const settings *s, uint64_t started_ns,
         fprintf(out, "the %s is not a number from step %llu on\n",
                 strcmp(undefined->phase, "norm") == 0 ? "gradient norm" : "loss",
                 (unsigned long long)undefined->step);
-    if (steps == 0 && s->run.load != NULL)
+    if (steps == 0 && s->job.run.load != NULL)
         fprintf(out, "nothing was trained: %s is at step %llu already; a larger --steps goes on\n",
-                ls_show(s->run.load), (unsigned long long)result->first_step);
+                ls_show(s->job.run.load), (unsigned long long)result->first_step);
     print_time(out, started_ns, result->ranks);
-    if (s->run.save != NULL) fprintf(out, "saved in %s\n", ls_show(s->run.save));
-    if (s->run.trace != NULL) fprintf(out, "trace in %s\n", ls_show(s->run.trace));
+    if (s->job.run.save != NULL) fprintf(out, "saved in %s\n", ls_show(s->job.run.save));
+    if (s->job.run.trace != NULL) fprintf(out, "trace in %s\n", ls_show(s->job.run.trace));
     fprintf(out, "digest: %s\n", result->digest);
 }
 
@@ -97,12 +97,12 @@ static ls_status print_train_json(const settings *s, const ls_report *report,
     ls_engine_describe(run->engine, engine, sizeof engine);
     json_t *object = json_run(report, "train");
     json_t *layout =
-        s->run.serial ? json_null() : json_layout(&run->layout, &report->common.config);
+        s->job.run.serial ? json_null() : json_layout(&run->layout, &report->common.config);
     json_t *more =
         json_pack("{s:o, s:s, s:s, s:o, s:O}", "layout", layout, "engine",
                   ls_engine_name(run->engine), "engine_description", engine, "undefined_from",
                   undefined->found ? json_u64(undefined->step) : json_null(), "steps_done", steps);
-    json_t *result = json_result(&run->result, s->run.config.kind, true);
+    json_t *result = json_result(&run->result, s->job.run.config.kind, true);
     if (object == NULL || more == NULL || result == NULL || json_object_update(object, more) != 0 ||
         json_object_update(object, result) != 0) {
         json_decref(object);
@@ -124,13 +124,13 @@ ls_status train_command(const command_spec *command, int argc, const char *const
     const uint64_t started_ns = ls_clock_ns();
     LS_TRY(settings_read(&s, command, argc, argv, &helped));
     if (helped) return LS_OK;
-    LS_TRY(machine_holds_layout(&s.run));
+    LS_TRY(ls_machine_holds_layout(&s.job.run));
     interrupts_stop_ranks();
     if (s.report != NULL) LS_TRY(ls_page_open(&page, s.report));
-    LS_TRY(ls_report_create(&report, &s.run, 0, 1));
+    LS_TRY(ls_report_create(&report, &s.job.run, 0, 1));
     report->program = program_version();
     report->command = s.command_line;
-    report->text_name = s.data_name;
+    report->text_name = s.job.data_name;
     if (s.json) {
         o.out = stderr;
         o.steps = json_array();
@@ -139,12 +139,12 @@ ls_status train_command(const command_spec *command, int argc, const char *const
     o.settings = &s;
     o.report = report;
     o.run = &report->runs[0];
-    o.run->layout = s.run.layout;
-    o.run->engine = s.run.engine;
+    o.run->layout = s.job.run.layout;
+    o.run->engine = s.job.run.engine;
     report->n_runs = 1;
 
     ls_watcher watcher = {&o, on_begin, NULL, on_step};
-    status = ls_train(&s.run, &watcher, &o.run->result);
+    status = ls_train(&s.job.run, &watcher, &o.run->result);
     ls_progress_clear(&o.progress);
     if (status != LS_OK) goto exit;
     if (page != NULL) LS_TRY(ls_page_commit(page, report));

@@ -5,8 +5,8 @@
 #include "facts.h"
 #include "interrupt.h"
 #include "lockstep/base/clock.h"
-#include "machine.h"
-#include "verify/sweep.h"
+#include "job/job_layouts.h"
+#include "job/machine.h"
 #include "report/progress.h"
 #include "report/text_table.h"
 
@@ -32,11 +32,11 @@ static uint64_t weight_of(int ranks)
 
 static void begin_progress(verification *v, uint64_t steps)
 {
-    uint64_t units = weight_of(1), engines = v->settings->both_engines ? 2 : 1;
+    uint64_t units = weight_of(1), engines = v->settings->job.both_engines ? 2 : 1;
     for (size_t i = 0; i < v->sweep.count; i++)
         units += weight_of(ls_layout_ranks(&v->sweep.layouts[i]));
     units *= engines;
-    if (!v->settings->no_truth) units += weight_of(1);
+    if (!v->settings->job.no_truth) units += weight_of(1);
     ls_progress_begin(&v->progress, stderr, units * steps);
 }
 
@@ -46,7 +46,7 @@ static ls_status on_begin(void *context, const ls_run *run, const ls_param_table
 {
     verification *v = context;
     const settings *s = v->settings;
-    size_t runs = (s->both_engines ? 2 : 1) * v->sweep.count;
+    size_t runs = (s->job.both_engines ? 2 : 1) * v->sweep.count;
     char number[LS_NUMBER_TEXT], steps[LS_NUMBER_TEXT], ranks[LS_NUMBER_TEXT];
     (void)table;
     v->ranks = run->serial ? 1 : ls_layout_ranks(&run->layout);
@@ -55,11 +55,11 @@ static ls_status on_begin(void *context, const ls_run *run, const ls_param_table
     v->report->common.seed = run->seed; /* a loaded checkpoint may bring its own */
     settings_warn(s);
     print_run(v->out, s, v->report, v->sweep.count == 1 ? &v->sweep.layouts[0] : NULL);
-    if (s->sweep > 0)
+    if (s->job.sweep > 0)
         fprintf(v->out, "sweep   %s of at most %s%s\n",
                 ls_count_text(v->sweep.count, "layout", number),
-                ls_count_text((uint64_t)s->sweep, "rank", ranks),
-                s->both_engines ? ", with both engines" : "");
+                ls_count_text((uint64_t)s->job.sweep, "rank", ranks),
+                s->job.both_engines ? ", with both engines" : "");
     fprintf(v->out, "compare %s, %s: every loss, gradient and parameter\n\n",
             ls_count_text(runs, "layout", number),
             ls_count_text(run->steps - first_step, "step", steps));
@@ -75,7 +75,7 @@ static ls_status on_step(void *context, const ls_step *step)
     char text[LS_LAYOUT_NAME + 64];
     if (v->losses != NULL) LS_TRY(ls_losses_add(v->losses, step));
     snprintf(text, sizeof text, "%s, step %llu of %llu", v->what,
-             (unsigned long long)step->step + 1, (unsigned long long)v->settings->run.steps);
+             (unsigned long long)step->step + 1, (unsigned long long)v->settings->job.run.steps);
     ls_progress_advance(&v->progress, weight_of(v->ranks), text);
 exit:
     return status;
@@ -85,9 +85,9 @@ exit:
 static ls_status record_truth(verification *v)
 {
     ls_status status = LS_OK;
-    ls_run run = v->settings->run;
+    ls_run run = v->settings->job.run;
     ls_watcher watcher = {v, on_begin, NULL, on_step};
-    if (v->settings->no_truth) goto exit;
+    if (v->settings->job.no_truth) goto exit;
     run.serial = true;
     run.dtype = LS_F64;
     run.engine = LS_ENGINE_PLAIN;
@@ -103,7 +103,7 @@ static ls_status verify_layout(verification *v, const ls_record *serial, bool un
                                ls_engine engine, const ls_layout *layout)
 {
     ls_status status = LS_OK;
-    ls_run run = v->settings->run;
+    ls_run run = v->settings->job.run;
     ls_watcher watcher = {v, on_begin, NULL, on_step};
     ls_report_run *now = &v->report->runs[v->report->n_runs++];
     now->layout = run.layout = *layout;
@@ -121,7 +121,7 @@ static ls_status verify_layout(verification *v, const ls_record *serial, bool un
     now->undefined = status == LS_OK && undefined;
     now->equal = status == LS_OK && !undefined;
     status = LS_OK;
-    if (v->settings->sweep == 0 || !(now->equal || now->undefined))
+    if (v->settings->job.sweep == 0 || !(now->equal || now->undefined))
         print_compared(v->out, v->report, now, v->width);
     fflush(v->out);
 exit:
@@ -133,7 +133,7 @@ static ls_status verify_engine(verification *v, ls_engine engine)
     ls_status status = LS_OK;
     ls_record *serial = NULL;
     const settings *s = v->settings;
-    ls_run run = s->run;
+    ls_run run = s->job.run;
     ls_watcher watcher = {v, on_begin, NULL, on_step};
     ls_report_baseline *baseline = &v->report->baselines[v->report->n_baselines++];
     char time[LS_NUMBER_TEXT];
@@ -158,8 +158,8 @@ static ls_status verify_engine(verification *v, ls_engine engine)
     size_t first = v->report->n_runs;
     for (size_t i = 0; i < v->sweep.count; i++) {
         LS_TRY(verify_layout(v, serial, baseline->undefined.found, engine, &v->sweep.layouts[i]));
-        if (s->sweep == 0 || (i + 1 < v->sweep.count &&
-                              ls_same_grid(&v->sweep.layouts[i], &v->sweep.layouts[i + 1])))
+        if (s->job.sweep == 0 || (i + 1 < v->sweep.count &&
+                                  ls_same_grid(&v->sweep.layouts[i], &v->sweep.layouts[i + 1])))
             continue;
         print_grid_point(v->out, v->report, &v->report->runs[first], v->report->n_runs - first,
                          v->width);
@@ -199,35 +199,14 @@ static ls_status verify_all(verification *v)
     ls_status status = LS_OK;
     const settings *s = v->settings;
     LS_TRY(record_truth(v));
-    if (s->both_engines) {
+    if (s->job.both_engines) {
         LS_TRY(verify_engine(v, LS_ENGINE_PORTABLE));
         LS_TRY(verify_engine(v, LS_ENGINE_OPENBLAS));
     } else {
-        LS_TRY(verify_engine(v, s->run.engine));
+        LS_TRY(verify_engine(v, s->job.run.engine));
     }
 exit:
     ls_progress_clear(&v->progress);
-    return status;
-}
-
-/* "tp 4; dp 2 x pp 2": each checked before anything runs. */
-static ls_status read_layouts(ls_sweep *sweep, const settings *s)
-{
-    ls_status status = LS_OK;
-    char *list = strdup(s->layouts), *rest = list;
-    if (list == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the layouts");
-    while (rest != NULL) {
-        ls_run run = s->run;
-        char *end = strchr(rest, ';');
-        if (end != NULL) *end = '\0';
-        LS_TRY(ls_layout_parse("--layouts", rest, &run.layout));
-        LS_TRY(ls_run_check(&run));
-        LS_TRY(settings_check_ranks(&run.layout));
-        LS_TRY(ls_sweep_add(sweep, &run.layout));
-        rest = end == NULL ? NULL : end + 1;
-    }
-exit:
-    free(list);
     return status;
 }
 
@@ -235,18 +214,13 @@ static ls_status choose_layouts(verification *v)
 {
     ls_status status = LS_OK;
     const settings *s = v->settings;
-    if (s->sweep > 0)
-        LS_TRY(ls_sweep_create(&v->sweep, &s->run.config, s->sweep));
-    else if (s->layouts != NULL)
-        LS_TRY(read_layouts(&v->sweep, s));
-    else
-        LS_TRY(ls_sweep_add(&v->sweep, &s->run.layout));
+    LS_TRY(ls_job_layouts(&s->job, &v->sweep));
     v->width = 10;
     for (size_t i = 0; i < v->sweep.count; i++) {
         char name[LS_LAYOUT_NAME];
-        ls_report_grid_name(s->run.config.kind, &v->sweep.layouts[i], name, sizeof name);
-        if (s->sweep == 0)
-            ls_report_layout_name(s->run.config.kind, &v->sweep.layouts[i], name, sizeof name);
+        ls_report_grid_name(s->job.run.config.kind, &v->sweep.layouts[i], name, sizeof name);
+        if (s->job.sweep == 0)
+            ls_report_layout_name(s->job.run.config.kind, &v->sweep.layouts[i], name, sizeof name);
         if ((int)strlen(name) > v->width) v->width = (int)strlen(name);
     }
 exit:
@@ -276,16 +250,15 @@ ls_status verify_command(const command_spec *command, int argc, const char *cons
     char number[LS_NUMBER_TEXT];
     LS_TRY(settings_read(&s, command, argc, argv, &helped));
     if (helped) return LS_OK;
-    LS_TRY(machine_holds_record(&s.run, !s.no_truth));
+    LS_TRY(ls_machine_holds_record(&s.job.run, !s.job.no_truth));
     if (s.json) v.out = stderr;
     LS_TRY(choose_layouts(&v));
-    LS_TRY(machine_holds_layouts(&s.run, v.sweep.layouts, v.sweep.count));
     interrupts_stop_ranks();
     if (s.report != NULL) LS_TRY(ls_page_open(&page, s.report));
-    LS_TRY(ls_report_create(&v.report, &s.run, 2, 2 * v.sweep.count));
+    LS_TRY(ls_report_create(&v.report, &s.job.run, 2, 2 * v.sweep.count));
     v.report->program = program_version();
     v.report->command = s.command_line;
-    v.report->text_name = s.data_name;
+    v.report->text_name = s.job.data_name;
 
     LS_TRY(verify_all(&v));
     ls_report_count(v.report, &equal, &different);

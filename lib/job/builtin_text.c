@@ -1,8 +1,8 @@
-#include "builtin_text.h"
+#include "job/builtin_text.h"
 
 /* A change here changes the digest of every run without --text. */
 /* clang-format off */
-const char builtin_text[] =
+const char ls_builtin_text[] =
     "A sum of many numbers depends on the order in which they are added. On paper it does\n"
     "not: two and three is three and two. But a computer keeps only so many digits of each\n"
     "result, drops the rest, and what it drops depends on what it had so far. Add the small\n"
@@ -35,4 +35,4 @@ const char builtin_text[] =
     "where they differ says where to look.\n";
 /* clang-format on */
 
-const size_t builtin_text_bytes = sizeof builtin_text - 1;
+const size_t ls_builtin_text_bytes = sizeof ls_builtin_text - 1;

@@ -1,11 +1,12 @@
-/* settings_data.c - what is trained on: a text, or images. */
+/* job_data.c - what is trained on: a text, or images. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "builtin_text.h"
-#include "settings.h"
+#include "job/builtin_text.h"
+#include "job/job_settings.h"
+#include "lockstep/io/image_folder.h"
 
-static ls_status read_text(settings *s)
+static ls_status read_text(ls_job_settings *s)
 {
     ls_status status = LS_OK;
     if (s->text_file != NULL) {
@@ -13,10 +14,10 @@ static ls_status read_text(settings *s)
         LS_TRY(ls_text_read(s->text_file, &s->text));
     } else {
         s->data_name = "the built-in text";
-        s->text.count = builtin_text_bytes;
-        s->text.bytes = malloc(builtin_text_bytes);
+        s->text.count = ls_builtin_text_bytes;
+        s->text.bytes = malloc(ls_builtin_text_bytes);
         if (s->text.bytes == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the text");
-        memcpy(s->text.bytes, builtin_text, builtin_text_bytes);
+        memcpy(s->text.bytes, ls_builtin_text, ls_builtin_text_bytes);
     }
     LS_TRY(ls_text_check_model(&s->text, s->data_name, &s->run.config));
     s->run.text = &s->text;
@@ -24,8 +25,8 @@ exit:
     return status;
 }
 
-ls_status settings_draw_images(const ls_config *config, uint64_t seed, size_t count,
-                               ls_images *ret_images)
+ls_status ls_job_draw_images(const ls_config *config, uint64_t seed, size_t count,
+                             ls_images *ret_images)
 {
     ls_status status = LS_OK;
     const ls_net *net = &config->net;
@@ -39,7 +40,7 @@ exit:
 
 /* The drawn set depends on the model and on how many are asked for, not on the run's seed: a run
  * that goes on from a checkpoint finds it again. */
-static ls_status read_images(settings *s)
+static ls_status read_images(ls_job_settings *s)
 {
     ls_status status = LS_OK;
     if (s->images_folder != NULL) {
@@ -47,7 +48,7 @@ static ls_status read_images(settings *s)
         LS_TRY(ls_images_read(s->images_folder, s->run.config.net.channels, &s->images));
     } else {
         s->data_name = "digits and shapes, drawn";
-        LS_TRY(settings_draw_images(&s->run.config, DRAWN_SEED, s->image_count, &s->images));
+        LS_TRY(ls_job_draw_images(&s->run.config, LS_DRAWN_SEED, s->image_count, &s->images));
     }
     LS_TRY(ls_images_check(&s->images, s->data_name, &s->run.config));
     s->run.images = &s->images;
@@ -55,7 +56,7 @@ exit:
     return status;
 }
 
-ls_status settings_read_data(settings *s)
+ls_status ls_job_read_data(ls_job_settings *s)
 {
     return s->run.config.kind == LS_MODEL_NET ? read_images(s) : read_text(s);
 }

@@ -1,7 +1,9 @@
-#include "layout_words.h"
+#include "job/layout_words.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "lockstep/base/show.h"
 
 enum { HIGHEST = 1 << 20 };
 
@@ -141,7 +143,8 @@ exit:
     return status;
 }
 
-ls_status layout_words_read(const layout_words *words, const ls_config *config, ls_layout *layout)
+ls_status ls_layout_words_read(const ls_layout_words *words, const ls_config *config,
+                               ls_layout *layout)
 {
     ls_status status = LS_OK;
     LS_TRY(read_partition(words->partition, layout));

@@ -1,10 +1,11 @@
-#include "machine.h"
+#include "job/machine.h"
 
 #include <unistd.h>
 
+#include "lockstep/base/show.h"
 #include "report/text_table.h"
 
-double machine_bytes(void)
+double ls_machine_bytes(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     return pages > 0 && page_bytes > 0 ? (double)pages * (double)page_bytes : 0.0;
@@ -49,11 +50,11 @@ exit:
     return status;
 }
 
-ls_status machine_holds_model(const ls_run *run)
+ls_status ls_machine_holds_model(const ls_run *run)
 {
     ls_status status = LS_OK;
     char need_text[LS_NUMBER_TEXT], there_text[LS_NUMBER_TEXT];
-    double elements = 0.0, there = machine_bytes();
+    double elements = 0.0, there = ls_machine_bytes();
     LS_TRY(count_elements(&run->config, &elements));
     /* Value, gradient and two moments: a store has room for both, whatever the optimizer. */
     double need = 4.0 * elements * (double)ls_dtype_bytes(run->dtype);
@@ -71,20 +72,20 @@ exit:
     return status;
 }
 
-ls_status machine_plan(ls_plan **ret_plan, const ls_run *run)
+ls_status ls_machine_plan(ls_plan **ret_plan, const ls_run *run)
 {
     ls_plan_setup setup = {&run->config, &run->layout, run->batch, run->dtype, run->gathered_loss};
     return ls_plan_create(ret_plan, &setup);
 }
 
-ls_status machine_holds_layout(const ls_run *run)
+ls_status ls_machine_holds_layout(const ls_run *run)
 {
     ls_status status = LS_OK;
     char need_text[LS_NUMBER_TEXT], there_text[LS_NUMBER_TEXT];
     ls_plan *plan = NULL;
-    double there = machine_bytes();
+    double there = ls_machine_bytes();
     if (run->serial || there <= 0.0) return LS_OK;
-    LS_TRY(machine_plan(&plan, run));
+    LS_TRY(ls_machine_plan(&plan, run));
     const double need = ls_plan_bytes(plan);
     char layout[256];
     ls_layout_describe(&run->layout, layout, sizeof layout);
@@ -105,23 +106,23 @@ exit:
     return status;
 }
 
-ls_status machine_holds_layouts(const ls_run *run, const ls_layout *layouts, size_t count)
+ls_status ls_machine_holds_layouts(const ls_run *run, const ls_layout *layouts, size_t count)
 {
     ls_status status = LS_OK;
     ls_run one = *run;
     for (size_t i = 0; i < count; i++) {
         one.layout = layouts[i];
-        LS_TRY(machine_holds_layout(&one));
+        LS_TRY(ls_machine_holds_layout(&one));
     }
 exit:
     return status;
 }
 
-ls_status machine_holds_record(const ls_run *run, bool truth)
+ls_status ls_machine_holds_record(const ls_run *run, bool truth)
 {
     ls_status status = LS_OK;
     char need_text[LS_NUMBER_TEXT], there_text[LS_NUMBER_TEXT];
-    double elements = 0.0, there = 0.8 * machine_bytes();
+    double elements = 0.0, there = 0.8 * ls_machine_bytes();
     /* How many steps a loaded checkpoint leaves to do is not known yet. */
     if (run->load != NULL) goto exit;
     LS_TRY(count_elements(&run->config, &elements));

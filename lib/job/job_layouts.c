@@ -1,0 +1,41 @@
+#include "job/job_layouts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "job/machine.h"
+
+/* "tp 4; dp 2 x pp 2": each checked before anything runs. */
+static ls_status read_layouts(ls_sweep *sweep, const ls_job_settings *s)
+{
+    ls_status status = LS_OK;
+    char *list = strdup(s->layouts), *rest = list;
+    if (list == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the layouts");
+    while (rest != NULL) {
+        ls_run run = s->run;
+        char *end = strchr(rest, ';');
+        if (end != NULL) *end = '\0';
+        LS_TRY(ls_layout_parse("--layouts", rest, &run.layout));
+        LS_TRY(ls_run_check(&run));
+        LS_TRY(ls_job_check_ranks(&run.layout));
+        LS_TRY(ls_sweep_add(sweep, &run.layout));
+        rest = end == NULL ? NULL : end + 1;
+    }
+exit:
+    free(list);
+    return status;
+}
+
+ls_status ls_job_layouts(const ls_job_settings *s, ls_sweep *ret_sweep)
+{
+    ls_status status = LS_OK;
+    if (s->sweep > 0)
+        LS_TRY(ls_sweep_create(ret_sweep, &s->run.config, s->sweep));
+    else if (s->layouts != NULL)
+        LS_TRY(read_layouts(ret_sweep, s));
+    else
+        LS_TRY(ls_sweep_add(ret_sweep, &s->run.layout));
+    LS_TRY(ls_machine_holds_layouts(&s->run, ret_sweep->layouts, ret_sweep->count));
+exit:
+    return status;
+}
