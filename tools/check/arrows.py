@@ -3,7 +3,8 @@
 
 A room of lib/ includes its own headers, those of the rooms it knows and of the rooms these know.
 A room whose folder holds rooms (parallel) is each of these. apps/ sees the public headers only; the
-programs in tools/lockstep and tools/gallery also the rooms of PROGRAM_SEES.
+program in tools/lockstep also the rooms of PROGRAM_SEES; the gallery, which wraps functions of the
+library, all.
 Tests may see everything.
 """
 import os
@@ -39,8 +40,7 @@ KNOWS = {
     "report": ["causes", "verify"],
     "job": ["report"],
 }
-PROGRAM_SEES = ["train", "verify", "golden", "check", "report", "job", "step_graph",
-                "parallel"]
+PROGRAM_SEES = ["train", "verify", "golden", "check", "report", "job"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 FRONT_DOOR = "lockstep/lockstep.h"
 UMBRELLA = "include/lockstep/parts.h"
@@ -66,8 +66,10 @@ def place(path):
         return "internal", "/".join(parts[1:-1])
     if parts[0] == "apps":
         return "app", None
-    if parts[:2] in (["tools", "lockstep"], ["tools", "gallery"]):
+    if parts[:2] == ["tools", "lockstep"]:
         return "program", None
+    if parts[:2] == ["tools", "gallery"]:
+        return "gallery", None
     return None, None
 
 
@@ -83,7 +85,7 @@ def judge(root, path, quote, target):
         if target == FRONT_DOOR and room == "job":
             return None
         if len(parts) == 2:  # the front door, or the umbrella
-            return None if kind in ("app", "program") else "only apps and the program include all"
+            return None if kind in ("app", "program", "gallery") else "only apps and the program include all"
         known = "/".join(parts[1:-1])
         return f"{room} does not know {known}" if room and known not in reach(room) else None
     if quote == "<":
@@ -93,7 +95,7 @@ def judge(root, path, quote, target):
         # NAME.in: what the build makes it from.
         there = os.path.isfile(own) or os.path.isfile(own + ".in")
         return None if there else "not in its own folder: write room/name.h"
-    if kind == "program" and os.path.isfile(os.path.join(root, "tools", target)):
+    if kind in ("program", "gallery") and os.path.isfile(os.path.join(root, "tools", target)):
         return None
     if not os.path.isfile(os.path.join(root, "lib", target)):
         return "no such internal header"
@@ -103,6 +105,8 @@ def judge(root, path, quote, target):
         return "an app sees public headers only"
     if kind == "program":
         return None if parts[0] in PROGRAM_SEES else f"the program does not see into {parts[0]}"
+    if kind == "gallery":  # wraps what any room has
+        return None
     known = "/".join(parts[:-1])
     return None if known in reach(room) else f"{room} does not know {known}"
 

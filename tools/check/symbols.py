@@ -55,7 +55,7 @@ def main():
         faults += [f"{library.split('/')[-1]}: {name} does not begin with ls_"
                    for name in sorted(set(found))
                    if not name.startswith("ls_") and name not in OF_THE_LINKER]
-        faults += [f"{library.split('/')[-1]}: {name} is a fault point of the gallery"
+        faults += [f"{library.split('/')[-1]}: {name} is of the gallery"
                    for name in sorted(set(found)) if name.startswith("ls_fault")]
         if not found:
             faults.append(f"{library}: no symbol at all")

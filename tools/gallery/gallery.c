@@ -94,7 +94,7 @@ static ls_status choose(gallery *g)
     ls_status status = LS_OK;
     const char *only = g->options->only, *names[LS_FAULTS_COUNT];
     for (int f = 1; f < LS_FAULTS_COUNT; f++) {
-        names[f - 1] = ls_fault_name((ls_fault)f);
+        names[f - 1] = ls_gallery_faults[f - 1].key;
         g->chosen[f] = !only || fits_any(only, ',', names[f - 1]);
         g->summary.faults += g->chosen[f];
     }
@@ -207,8 +207,7 @@ static ls_status run_scene(gallery *g, int scene, uint64_t seed)
         ls_gallery_row row = {.scene = scene, .seed = seed};
         if (i >= 0) row.fault = &ls_gallery_faults[i];
         if (row.fault && !(g->chosen[row.fault->fault] && row.fault->scenes >> scene & 1)) continue;
-        snprintf(path, sizeof path, "%s/%s", below,
-                 row.fault ? ls_fault_name(row.fault->fault) : "right");
+        snprintf(path, sizeof path, "%s/%s", below, row.fault ? row.fault->key : "right");
         LS_TRY(run_one(g, golden, path, &row));
     }
 exit:

@@ -4,7 +4,7 @@
  * A scene is a small model in a layout. Its right run is dumped as a golden directory. With a fault
  * switched on (parallel/fault.h) the same run is dumped as its ranks saw it, and judged like any
  * other candidate. Beside the judgement stands what a comparison with a tolerance would have said
- * of the same numbers. Compiled with LS_FAULTS alone: a program of its own. */
+ * of the same numbers. */
 #ifndef LS_GALLERY_H
 #define LS_GALLERY_H
 
@@ -58,6 +58,7 @@ enum { LS_GALLERY_CAUSES = 3 };
 
 typedef struct ls_gallery_fault {
     ls_fault fault;
+    const char *key;                    /* "bias-per-rank" */
     const char *text;                   /* what is done wrong */
     unsigned scenes;                    /* in which it shows */
     const char *found;                  /* where it must be found: patterns, | between them */

@@ -1,4 +1,4 @@
-/* gallery_program.c - `gallery` in the program that has the fault points: a line per fault and
+/* gallery_program.c - `gallery` in the program that has the seeded faults: a line per fault and
  * layout, and how many were found and named. */
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,7 @@ static void list_faults(FILE *out)
 {
     for (int i = 0; i < LS_FAULTS_COUNT - 1; i++) {
         const ls_gallery_fault *fault = &ls_gallery_faults[i];
-        fprintf(out, "%-28s %-62s %s\n", ls_fault_name(fault->fault), fault->text,
+        fprintf(out, "%-28s %-62s %s\n", fault->key, fault->text,
                 ls_cause_text(fault->causes[0]));
     }
 }
@@ -100,7 +100,7 @@ static void print_heading(showing *show, const ls_gallery_row *row)
 
 static void print_row(const showing *show, const ls_gallery_row *row)
 {
-    const char *name = row->fault ? ls_fault_name(row->fault->fault) : "(none)";
+    const char *name = row->fault ? row->fault->key : "(none)";
     fprintf(show->out, "%-28s %-42s %-54s ", name, row->found ? row->at : "-",
             row->found ? ls_cause_text(row->suspicion.cause) : "-");
     for (int t = 0; t < LS_GALLERY_TOLERANCES; t++) fprintf(show->out, "%-11s", caught(row, t));
@@ -149,7 +149,7 @@ static json_t *json_row(const ls_gallery_row *row)
     return json_pack(
         "{s:s?, s:s?, s:s, s:o, s:i, s:b, s:s?, s:s?, s:b, s:s?, s:s, s:o, s:b, s:b, "
         "s:o, s:o}",
-        "fault", row->fault ? ls_fault_name(row->fault->fault) : NULL, "text",
+        "fault", row->fault ? row->fault->key : NULL, "text",
         row->fault ? row->fault->text : NULL, "layout", ls_gallery_scenes[row->scene].name, "seed",
         json_u64(row->seed), "different", (int)row->different, "found", (int)row->found, "at",
         row->found ? row->at : NULL, "must_be_at", row->fault ? row->fault->found : NULL,

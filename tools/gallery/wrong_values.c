@@ -1,15 +1,15 @@
-/* fault_parts.c - mistakes that take more than a line. Compiled with LS_FAULTS alone. */
-#include "fault_parts.h"
+/* wrong_values.c - wrong sums, orders, masks and weights: what a wrapper does in place of what is
+ * right. */
+#include "wrong_values.h"
 
 #include <string.h>
 
 #include "lockstep/kernels/elementwise.h"
-#include "lockstep/kernels/rotary.h"
 #include "lockstep/parallel/sequence/sequence_parallel.h"
 
 /* ---- sums over ranks ---- */
 
-void ls_fault_own_sum(ls_real *out, const ls_real *partials, size_t nodes, size_t count)
+void ls_wrong_own_sum(ls_real *out, const ls_real *partials, size_t nodes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         ls_real sum = nodes > 0 ? partials[i] : 0;
@@ -18,7 +18,7 @@ void ls_fault_own_sum(ls_real *out, const ls_real *partials, size_t nodes, size_
     }
 }
 
-void ls_fault_own_tokens(const ls_tensor_parallel *tp, ls_real *own, ls_real *partials,
+void ls_wrong_own_tokens(const ls_tensor_parallel *tp, ls_real *own, ls_real *partials,
                          size_t nodes, ls_axis tokens, size_t width)
 {
     ls_share share = ls_own_share(tp, tokens.granule);
@@ -27,48 +27,36 @@ void ls_fault_own_tokens(const ls_tensor_parallel *tp, ls_real *own, ls_real *pa
         memset(own, 0, tokens.granules * count * sizeof *own);
         return;
     }
-    ls_fault_own_sum(partials, partials, nodes, ls_axis_extent(tokens) * width);
+    ls_wrong_own_sum(partials, partials, nodes, ls_axis_extent(tokens) * width);
     for (size_t b = 0; b < tokens.granules; b++)
         memcpy(own + b * count, partials + (b * tokens.granule + share.first) * width,
                count * sizeof *own);
 }
 
-void ls_fault_reduction(const ls_tensor_parallel *tp, bool forward, ls_real *own, ls_real *partials,
+void ls_wrong_reduction(const ls_tensor_parallel *tp, bool forward, ls_real *own, ls_real *partials,
                         size_t nodes, ls_axis tokens, size_t width)
 {
     size_t count = ls_axis_extent(ls_own_tokens(tp, tokens)) * width;
     ls_real members = (ls_real)ls_group_size(tp->group);
     if (ls_faulty(forward ? LS_FAULT_NOT_REDUCED : LS_FAULT_INPUT_GRADIENT_NOT_REDUCED))
-        ls_fault_own_tokens(tp, own, partials, nodes, tokens, width);
+        ls_wrong_own_tokens(tp, own, partials, nodes, tokens, width);
     if (ls_faulty(forward ? LS_FAULT_REDUCED_TWICE : LS_FAULT_INPUT_GRADIENT_TWICE))
         ls_scale(own, own, members, count);
     if (ls_faulty(LS_FAULT_AVERAGED_RANKS) && forward) ls_scale(own, own, 1 / members, count);
 }
 
-ls_status ls_fault_own_replica(ls_group *dp, ls_store *store, ls_batch_cut cut)
+void ls_wrong_scale(ls_store *store, ls_real factor)
 {
-    size_t member = (size_t)ls_group_rank(dp);
-    ls_node nodes[LS_FOREST_MAX];
-    size_t n = ls_tree_forest(cut.sequences, cut.bounds[member], cut.bounds[member + 1], nodes);
-    ls_fault_own_sum(store->gradient_slab, store->gradient_slab, n, store->gradient_count);
-    return LS_OK;
-}
-
-void ls_fault_replicas(ls_group *dp, ls_store *store)
-{
-    ls_real replicas = (ls_real)ls_group_size(dp), factor = 1;
-    if (ls_faulty(LS_FAULT_REPLICAS_TWICE)) factor = replicas;
-    if (ls_faulty(LS_FAULT_AVERAGED_REPLICAS)) factor = 1 / replicas;
     ls_scale(store->gradient_slab, store->gradient_slab, factor, store->gradient_count);
 }
 
 /* ---- tokens of sequence parallelism ---- */
 
-ls_status ls_fault_rotate(const ls_tensor_parallel *tp, ls_real *x, ls_axis tokens,
-                          const size_t *starts)
+/* Every sequence begins with the second rank's share. starts: of a row of one sequence. */
+static ls_status rotate(const ls_tensor_parallel *tp, ls_real *x, ls_axis tokens,
+                        const size_t *starts)
 {
     ls_status status = LS_OK;
-    size_t mark = ls_arena_mark(tp->temporary);
     size_t first = starts[1], all = starts[ls_group_size(tp->group)];
     ls_real *row;
     LS_TRY(ls_arena_alloc(tp->temporary, all, sizeof *row, (void *)&row));
@@ -78,20 +66,32 @@ ls_status ls_fault_rotate(const ls_tensor_parallel *tp, ls_real *x, ls_axis toke
         memcpy(x, row, all * sizeof *row);
     }
 exit:
+    return status;
+}
+
+ls_status ls_wrong_token_order(const ls_tensor_parallel *tp, ls_real *whole, const ls_real *own,
+                               ls_axis tokens, size_t width)
+{
+    ls_status status = LS_OK;
+    const size_t mark = ls_arena_mark(tp->temporary), members = (size_t)ls_group_size(tp->group);
+    size_t *starts;
+    LS_TRY(ls_arena_alloc(tp->temporary, members + 1, sizeof *starts, (void *)&starts));
+    ls_share_bounds(tokens.granule, members, starts);
+    for (size_t r = 0; r <= members; r++) starts[r] *= width;
+    if (ls_faulty(LS_FAULT_TOKENS_ROTATED)) {
+        LS_TRY(rotate(tp, whole, tokens, starts));
+        goto exit;
+    }
+    for (size_t r = 0; r <= members; r++) starts[r] *= tokens.granules;
+    LS_TRY(ls_all_gather(tp->group, whole, own, starts, LS_REAL_DTYPE));
+exit:
     ls_arena_release(tp->temporary, mark);
     return status;
 }
 
-ls_status ls_fault_join(const ls_tensor_parallel *tp, ls_real *whole, const ls_real *own,
-                        ls_axis tokens, size_t *starts)
-{
-    for (int r = 0; r <= ls_group_size(tp->group); r++) starts[r] *= tokens.granules;
-    return ls_all_gather(tp->group, whole, own, starts, LS_REAL_DTYPE);
-}
-
 /* ---- attention ---- */
 
-void ls_fault_mask(const ls_attention_shape *shape, ls_real *o, ls_real *P, const ls_real *v)
+void ls_wrong_mask(const ls_attention_shape *shape, ls_real *o, ls_real *P, const ls_real *v)
 {
     const size_t S = shape->S, width = shape->head_width;
     for (size_t i = 0; i < S; i++, P += S, o += shape->ld_q) {
@@ -107,9 +107,8 @@ void ls_fault_mask(const ls_attention_shape *shape, ls_real *o, ls_real *P, cons
     }
 }
 
-/* x1 = even features, x2 = odd ones; -1 turns back. */
-static void turn_neighbours(ls_real *x, const ls_real *cos, const ls_real *sin, size_t S,
-                            size_t heads, size_t head_width, size_t ld, ls_real sign)
+void ls_wrong_rotary(ls_real *x, const ls_real *cos, const ls_real *sin, size_t S, size_t heads,
+                     size_t head_width, size_t ld, ls_real sign)
 {
     for (size_t s = 0; s < S; s++)
         for (size_t i = 0; i < heads * head_width; i += 2) {
@@ -119,25 +118,6 @@ static void turn_neighbours(ls_real *x, const ls_real *cos, const ls_real *sin, 
             at[1] = at[1] * c + at[0] * d;
             at[0] = first;
         }
-}
-
-void ls_fault_rotary_forward(ls_real *x, const ls_real *cos, const ls_real *sin, size_t S,
-                             size_t heads, size_t head_width, size_t ld)
-{
-    turn_neighbours(x, cos, sin, S, heads, head_width, ld, 1);
-}
-
-void ls_fault_rotary_backward(ls_real *dx, const ls_real *cos, const ls_real *sin, size_t S,
-                              size_t heads, size_t head_width, size_t ld)
-{
-    turn_neighbours(dx, cos, sin, S, heads, head_width, ld, -1);
-}
-
-/* ---- loss ---- */
-
-void ls_fault_weigh(ls_real *losses, size_t n, ls_valid valid, ls_valid own)
-{
-    if (own.targets > 0) ls_scale(losses, losses, (ls_real)valid.targets / (ls_real)own.targets, n);
 }
 
 /* ---- weights ---- */
@@ -215,7 +195,7 @@ exit:
     return status;
 }
 
-ls_status ls_fault_spoil_weights(ls_group *tp, ls_store *store, ls_arena *temporary)
+ls_status ls_wrong_weights(ls_group *tp, ls_store *store, ls_arena *temporary)
 {
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(temporary), head = ls_config_head_width(&store->table->config);

@@ -1,11 +1,11 @@
-#include "fault_net.h"
+#include "wrong_halos.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lockstep/comm/collectives.h"
 
-/* Where `at` lies: -1 before the run, 1 behind it, 0 in it. */
+/* Where `at` lies: -1 before the run, 1 after it, 0 in it. */
 static int side(size_t at, size_t first, size_t count)
 {
     return at < first ? -1 : at >= first + count ? 1 : 0;
@@ -45,7 +45,7 @@ exit:
     return status;
 }
 
-ls_status ls_fault_halo(ls_real *x, const ls_image_box *box, ls_rectangle own)
+ls_status ls_wrong_halo(ls_real *x, const ls_image_box *box, ls_rectangle own)
 {
     if (ls_faulty(LS_FAULT_HALO_MISSING)) return spoil(x, box, own, HALO_ABSENT);
     if (ls_faulty(LS_FAULT_HALO_CORNERS)) return spoil(x, box, own, HALO_NO_CORNERS);
@@ -53,12 +53,12 @@ ls_status ls_fault_halo(ls_real *x, const ls_image_box *box, ls_rectangle own)
     return LS_OK;
 }
 
-ls_status ls_fault_dy_halo(ls_real *dy, const ls_image_box *box, ls_rectangle own)
+ls_status ls_wrong_dy_halo(ls_real *dy, const ls_image_box *box, ls_rectangle own)
 {
     return ls_faulty(LS_FAULT_DY_HALO_MISSING) ? spoil(dy, box, own, HALO_ABSENT) : LS_OK;
 }
 
-ls_status ls_fault_mean_of_parts(ls_group *group, ls_real *sum, const ls_real *nodes,
+ls_status ls_wrong_mean_of_parts(ls_group *group, ls_real *sum, const ls_real *nodes,
                                  size_t n_nodes, size_t count, size_t own, size_t total)
 {
     ls_status status = LS_OK;
@@ -68,7 +68,7 @@ ls_status ls_fault_mean_of_parts(ls_group *group, ls_real *sum, const ls_real *n
     if (bounds == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu members", members);
     for (size_t m = 0; m <= members; m++) bounds[m] = m;
     const ls_forest forest = {members, bounds}; /* a leaf each */
-    ls_fault_own_sum(sum, nodes, n_nodes, count);
+    ls_wrong_own_sum(sum, nodes, n_nodes, count);
     for (size_t i = 0; i < count; i++) sum[i] = own > 0 ? factor * (sum[i] / (ls_real)own) : 0;
     LS_TRY(ls_all_reduce_forest(group, sum, sum, count, LS_REAL_DTYPE, &forest));
 exit:
