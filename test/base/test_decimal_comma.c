@@ -7,8 +7,8 @@
 #include "lockstep/model/config.h"
 #include "lockstep/pipeline/drawing.h"
 #include "lockstep/pipeline/replay.h"
+#include "run_tests.h"
 
-enum { SKIPPED = 77 /* meson's number */ };
 
 static bool set_comma(void)
 {
@@ -96,26 +96,18 @@ END_TEST
 
 int main(void)
 {
-    int failed = 0;
+    int status = TESTS_SKIPPED;
     scratch_setup();
-    const bool set = set_comma();
-    if (set) {
-        Suite *suite = suite_create("decimal_comma");
-        TCase *tcase = tcase_create("decimal_comma");
-        tcase_add_test(tcase, options_and_links);
-        tcase_add_test(tcase, drawings);
-        tcase_add_test(tcase, models);
-        tcase_add_test(tcase, ranks);
-        suite_add_tcase(suite, tcase);
-        SRunner *runner = srunner_create(suite);
-        srunner_run_all(runner, CK_ENV);
-        failed = srunner_ntests_failed(runner);
-        srunner_free(runner);
+    if (set_comma()) {
+        TCase *tests = test_case("decimal_comma", 0);
+        tcase_add_test(tests, options_and_links);
+        tcase_add_test(tests, drawings);
+        tcase_add_test(tests, models);
+        tcase_add_test(tests, ranks);
+        status = run_tests();
+    } else {
+        puts("skipped: no locale with a decimal comma, and no localedef to make one");
     }
     scratch_teardown();
-    if (!set) {
-        puts("skipped: no locale with a decimal comma, and no localedef to make one");
-        return SKIPPED;
-    }
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return status;
 }

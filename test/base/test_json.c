@@ -8,6 +8,7 @@
 #include "base/json_memory.h"
 #include "base/json_text.h"
 #include "base/utf8.h"
+#include "run_tests.h"
 
 static ls_json_span span(const char *text)
 {
@@ -267,8 +268,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("json");
-    TCase *tests = tcase_create("json");
+    TCase *tests = test_case("json", 0);
     tcase_add_test(tests, any_byte);
     tcase_add_test(tests, numbers_and_strings);
     tcase_add_test(tests, nested);
@@ -276,15 +276,8 @@ int main(void)
     tcase_add_test(tests, errors);
     tcase_add_test(tests, short_of_memory);
     tcase_add_test(tests, utf8);
-    suite_add_tcase(suite, tests);
-    TCase *locales = tcase_create("locales");
+    TCase *locales = test_case("locales", 60); /* another program makes them */
     tcase_add_unchecked_fixture(locales, scratch_setup, scratch_teardown);
-    tcase_set_timeout(locales, 60); /* another program makes them */
     tcase_add_loop_test(locales, decimal_comma, 0, 2);
-    suite_add_tcase(suite, locales);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

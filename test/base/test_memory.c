@@ -9,6 +9,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/memory.h"
 #include "lockstep/base/real.h"
+#include "run_tests.h"
 
 /* Sanitizers end the program at a request that is too large, unless told that malloc may fail. */
 const char *__asan_default_options(void);
@@ -235,24 +236,16 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("memory");
-    TCase *tcase = tcase_create("arenas");
+    TCase *tcase = test_case("arenas", 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, account_by_category);
     tcase_add_test(tcase, blocks_stay_apart_and_marks_nest);
     tcase_add_test(tcase, same_round_finds_same_places);
     tcase_add_test(tcase, zero_bytes_and_zeroed_bytes);
     tcase_add_test(tcase, too_much_is_refused);
-    tcase_set_timeout(tcase, 60);
-    suite_add_tcase(suite, tcase);
-    tcase = tcase_create("rest");
+    tcase = test_case("rest", 0);
     tcase_add_test(tcase, names);
     tcase_add_test(tcase, clock_runs);
     tcase_add_test(tcase, thread_has_its_stack);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

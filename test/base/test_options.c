@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/base/options.h"
+#include "run_tests.h"
 
 static const char *const engines[] = {"portable", "openblas", NULL};
 
@@ -231,16 +232,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("options");
-    TCase *all = tcase_create("all");
+    TCase *all = test_case("all", 0);
     tcase_add_test(all, good_values);
     tcase_add_loop_test(all, bad_values, 0, (int)(sizeof bad / sizeof bad[0]));
     tcase_add_test(all, words);
     tcase_add_test(all, help);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/base/show.h"
+#include "run_tests.h"
 
 START_TEST(shown_as_it_is)
 {
@@ -136,18 +137,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("show");
-    TCase *tcase = tcase_create("show");
+    TCase *tcase = test_case("show", 0);
     tcase_add_test(tcase, shown_as_it_is);
     tcase_add_test(tcase, made_harmless);
     tcase_add_test(tcase, long_texts);
     tcase_add_test(tcase, results_live_side_by_side);
     tcase_add_test(tcase, errors_of_the_system);
     tcase_add_test(tcase, nearest_word);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

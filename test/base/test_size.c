@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/size.h"
+#include "run_tests.h"
 
 static const size_t edges[] = {0,
                                1,
@@ -49,14 +50,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("size");
-    TCase *tcase = tcase_create("size");
+    TCase *tcase = test_case("size", 0);
     tcase_add_test(tcase, products_and_sums);
     tcase_add_test(tcase, many_factors);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

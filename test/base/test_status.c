@@ -7,6 +7,7 @@
 
 #include "base/error_record.h"
 #include "lockstep/base/status.h"
+#include "run_tests.h"
 
 static ls_status fails(int line_of_caller)
 {
@@ -165,8 +166,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("status");
-    TCase *tcase = tcase_create("status");
+    TCase *tcase = test_case("status", 0);
     tcase_add_test(tcase, text_is_that_of_the_last_failure);
     tcase_add_test(tcase, record_may_be_its_own_source);
     tcase_add_test(tcase, text_is_one_line);
@@ -174,10 +174,5 @@ int main(void)
     tcase_add_test(tcase, record_belongs_to_a_thread);
     tcase_add_test(tcase, names_are_exchanged);
     tcase_add_test(tcase, exit_codes);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

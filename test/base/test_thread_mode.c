@@ -6,6 +6,7 @@
 #include "base/float_modes.h"
 #include "base/thread_mode.h"
 #include "lockstep/base/status.h"
+#include "run_tests.h"
 
 /* What only the mode of the contract gives; volatile, so that it is computed here and now. */
 static bool computes_as_agreed(void)
@@ -51,14 +52,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("thread_mode");
-    TCase *tcase = tcase_create("thread_mode");
+    TCase *tcase = test_case("thread_mode", 0);
     tcase_add_test(tcase, mode_is_set_and_given_back);
     tcase_add_test(tcase, text_of_a_failure);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
+#include "run_tests.h"
 
 /* (-1)^sign x 2^(exponent - bias) x 1.fraction, or x 0.fraction when the exponent is 0. */
 static double by_definition(unsigned bits, int exponent_bits, int fraction_bits)
@@ -76,14 +77,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("widen");
-    TCase *tests = tcase_create("widen");
+    TCase *tests = test_case("widen", 0);
     tcase_add_test(tests, every_half);
     tcase_add_test(tests, wider_or_the_same);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -208,16 +208,4 @@ static inline void expect_cause(const scene *s, const char *name, double *values
     free(values);
 }
 
-static inline int run_tests(const char *name, TCase *tests)
-{
-    Suite *suite = suite_create(name);
-    tcase_set_timeout(tests, 120);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
-}
-
 #endif

@@ -1,6 +1,7 @@
 /* Right numbers in wrong places are named: shards in another order or joined along another
  * dimension, transposed matrices, query, key and value or gate and up taken for one another. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 static double *linear(const scene *s, const double *x, size_t in, const double *w, const double *b,
                       size_t out)
@@ -294,11 +295,11 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_arrangement");
+    TCase *tests = test_case("cause_arrangement", 120);
     tcase_add_test(tests, results);
     tcase_add_loop_test(tests, operands, 0, 2);
     tcase_add_loop_test(tests, transposed, 0, 3);
     tcase_add_test(tests, queries_keys_values);
     tcase_add_test(tests, gate_and_up);
-    return run_tests("cause_arrangement", tests);
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * sequence, a softmax's gradient without a term: each from plain loops, named with the set or the
  * number, in binary32 and in bf16. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 /* How query i of sequence b attends. */
 typedef struct how {
@@ -214,8 +215,8 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_attention");
+    TCase *tests = test_case("cause_attention", 120);
     tcase_add_loop_test(tests, right, 0, 3);
     tcase_add_loop_test(tests, attention, 0, (int)(sizeof rows / sizeof *rows));
-    return run_tests("cause_attention", tests);
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* Sums over the batch gone wrong are named: a parameter's gradient of a run of sequences or tokens
  * alone, of one use of a tied embedding, scaled; means of means; norms, factors and updates. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 /* dW of a linear: sum over tokens t of weight(t) x_t dy_t. */
 static double *outer(const scene *s, const char *x, size_t in, const char *dy, size_t out,
@@ -364,7 +365,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_batch");
+    TCase *tests = test_case("cause_batch", 120);
     tcase_add_test(tests, parameter_gradients);
     tcase_add_loop_test(tests, norm_scales, 0, 2);
     tcase_add_loop_test(tests, tied, 0, 2);
@@ -372,5 +373,5 @@ int main(void)
     tcase_add_test(tests, norms_of_a_rank);
     tcase_add_loop_test(tests, norm_with_padded_rows, 0, 2);
     tcase_add_test(tests, updates);
-    return run_tests("cause_batch", tests);
+    return run_tests();
 }

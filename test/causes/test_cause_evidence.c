@@ -2,6 +2,7 @@
  * sums, bounds that allow anything explain nothing, one number chooses among no mistakes; clipping
  * otherwise than by the norm; divisors by what they count. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 static double *scaled(const scene *s, const char *name, double factor)
 {
@@ -229,7 +230,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_evidence");
+    TCase *tests = test_case("cause_evidence", 120);
     tcase_add_test(tests, a_factor);
     tcase_add_test(tests, a_vacuous_bound);
     tcase_add_test(tests, clipped_by_value);
@@ -238,5 +239,5 @@ int main(void)
     tcase_add_test(tests, another_token_is_pooled);
     tcase_add_test(tests, ranks_that_are_not_stated);
     tcase_add_test(tests, a_step_from_what_was_not_clipped);
-    return run_tests("cause_evidence", tests);
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* The same mistakes from candidates in every format, binary64 to f16, and on whole numbers where
  * every right value is exact; and what a candidate with nothing but losses and gradients shows. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 static double rounded(double value, ls_dtype dtype)
 {
@@ -167,10 +168,10 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_formats");
+    TCase *tests = test_case("cause_formats", 120);
     tcase_add_loop_test(tests, formats, 0, 4);
     tcase_add_test(tests, integers);
     tcase_add_test(tests, loss_scale);
     tcase_add_test(tests, gradients_alone);
-    return run_tests("cause_formats", tests);
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * epsilon, targets, vocabulary, positions, dropout. The wrong values come from loops of the test's
  * own. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 /* Attention by plain loops: P [B, H, S, S] and o [B, S, D], no dropout in P. Query i sees keys with
  * from(i) <= j < end(i). */
@@ -390,7 +391,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_formula");
+    TCase *tests = test_case("cause_formula", 120);
     tcase_add_loop_test(tests, attention, 0, 2);
     tcase_add_test(tests, attention_both_ways);
     tcase_add_test(tests, activations);
@@ -399,5 +400,5 @@ int main(void)
     tcase_add_test(tests, positions);
     tcase_add_test(tests, rotary);
     tcase_add_test(tests, dropout);
-    return run_tests("cause_formula", tests);
+    return run_tests();
 }

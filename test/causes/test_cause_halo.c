@@ -2,6 +2,7 @@
  * judgement finds them and calls them by their names. Each is one that somebody made: halos of a
  * width that a formula for the middle gave, dy not exchanged, corners forgotten. */
 #include "causes/net_cause_fixture.h"
+#include "run_tests.h"
 
 typedef enum halo { WHOLE, ABSENT, NO_CORNERS, ROW_SHORT, SHIFTED } halo;
 
@@ -189,29 +190,14 @@ static void open_alexnet(void)
     open_net(2, 3);
 }
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("cause_halo");
-    TCase *tc = tcase_create("resnet");
-    tcase_set_timeout(tc, 240);
+    TCase *tc = test_case("resnet", 240);
     tcase_add_unchecked_fixture(tc, open_resnet, close_net);
     tcase_add_loop_test(tc, halos_of_x, 0, 16);
     tcase_add_loop_test(tc, halos_of_dy, 0, 16);
-    suite_add_tcase(s, tc);
-    tc = tcase_create("alexnet");
-    tcase_set_timeout(tc, 240);
+    tc = test_case("alexnet", 240);
     tcase_add_unchecked_fixture(tc, open_alexnet, close_net);
     tcase_add_test(tc, halo_a_row_too_narrow);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * transposed, weights read in another order, pooling's divisor and ties, halos of a pooling, biases
  * counted, gradients of some channels alone, running statistics, dropout masks. */
 #include "causes/net_cause_fixture.h"
+#include "run_tests.h"
 
 /* A layer of AlexNet's kind, 3x3 windows of the image and dense layers; what comes out is written
  * with `change` done to the right values' operands. */
@@ -258,12 +259,9 @@ static void open_resnet(void)
     open_net(3, 5);
 }
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("cause_layer");
-    TCase *tc = tcase_create("alexnet");
-    tcase_set_timeout(tc, 240);
+    TCase *tc = test_case("alexnet", 240);
     tcase_add_unchecked_fixture(tc, open_alexnet, close_net);
     tcase_add_loop_test(tc, kernels, 0, 6);
     tcase_add_loop_test(tc, channels_that_are_not_reduced, 0, 3);
@@ -271,21 +269,9 @@ Suite *suite(void)
     tcase_add_loop_test(tc, halo_of_a_pooling, 0, 2);
     tcase_add_loop_test(tc, the_last_of_equals, 0, 2);
     tcase_add_loop_test(tc, dropout, 0, 3);
-    suite_add_tcase(s, tc);
-    tc = tcase_create("resnet");
-    tcase_set_timeout(tc, 240);
+    tc = test_case("resnet", 240);
     tcase_add_unchecked_fixture(tc, open_resnet, close_net);
     tcase_add_loop_test(tc, running_statistics, 0, 6);
     tcase_add_loop_test(tc, sums_in_the_place_of_means, 0, 2);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * of a rank's own, a mean of means over ranks with unequal counts, a weight's gradient that is not
  * reduced. The judgement finds them and calls them by their names. */
 #include "causes/net_cause_fixture.h"
+#include "run_tests.h"
 
 /* ---- batch norm ---- */
 
@@ -180,25 +181,12 @@ static void open_resnet(void)
     open_net(3, 5);
 }
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("cause_net");
-    TCase *tc = tcase_create("resnet");
-    tcase_set_timeout(tc, 240);
+    TCase *tc = test_case("resnet", 240);
     tcase_add_unchecked_fixture(tc, open_resnet, close_net);
     tcase_add_loop_test(tc, statistics, 0, 10);
     tcase_add_loop_test(tc, weight_gradient_of_a_part, 0, 8);
     tcase_add_test(tc, weight_gradient_by_ranks);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * divided by its span, windows padded on the other side, the gradient of overlapping windows'
  * maxima assigned, batch norm's gradient with means of means. */
 #include "causes/net_cause_fixture.h"
+#include "run_tests.h"
 
 typedef struct plane {
     size_t N, C, H, W;
@@ -142,20 +143,13 @@ static void open_global(void)
 
 int main(void)
 {
-    Suite *s = suite_create("cause_net_form");
-    TCase *tc = tcase_create("everything");
+    TCase *tc = test_case("everything", 0);
     tcase_add_unchecked_fixture(tc, open_everything, close_net);
     tcase_add_loop_test(tc, response_norm, 0, 2);
     tcase_add_loop_test(tc, assigned, 0, 2);
     tcase_add_loop_test(tc, means_of_means, 0, 2);
-    suite_add_tcase(s, tc);
-    tc = tcase_create("global");
+    tc = test_case("global", 0);
     tcase_add_unchecked_fixture(tc, open_global, close_net);
     tcase_add_loop_test(tc, padded_side, 0, 2);
-    suite_add_tcase(s, tc);
-    SRunner *sr = srunner_create(s);
-    srunner_run_all(sr, CK_NORMAL);
-    const int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* What no known mistake explains is given no name: right tensors with roundings, noise, mistakes
  * that are not on the list, and what was reported as a mistake and is none. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 static void expect_none(const scene *s, const char *name, double *values)
 {
@@ -108,9 +109,9 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_none");
+    TCase *tests = test_case("cause_none", 120);
     tcase_add_loop_test(tests, every_node, 0, KINDS);
     tcase_add_test(tests, no_numbers);
     tcase_add_test(tests, no_mistakes);
-    return run_tests("cause_none", tests);
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* Residual sums with another second term or none, and their gradients, are named. EXACT arithmetic
  * of the mistake, by the test's own loops. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 enum { N = B * S * D };
 
@@ -69,8 +70,8 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_residual");
+    TCase *tests = test_case("cause_residual", 120);
     tcase_add_loop_test(tests, forward_sums, 0, 2);
     tcase_add_test(tests, gradients);
-    return run_tests("cause_residual", tests);
+    return run_tests();
 }

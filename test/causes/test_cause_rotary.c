@@ -2,6 +2,7 @@
  * Llama-3's scaling, frequencies of their own, roundings to bf16. The angles come from plain
  * formulas here. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 typedef enum rounded { EXACT, FREQUENCY, ANGLE, TABLE } rounded;
 
@@ -129,8 +130,8 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_rotary");
+    TCase *tests = test_case("cause_rotary", 120);
     tcase_add_loop_test(tests, rules, 0, (int)(sizeof rows / sizeof *rows));
     tcase_add_test(tests, backward);
-    return run_tests("cause_rotary", tests);
+    return run_tests();
 }

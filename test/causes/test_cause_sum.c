@@ -1,6 +1,7 @@
 /* Sums over ranks gone wrong are named: addends that every rank added, partial sums, sums reduced
  * twice or averaged. EXACT arithmetic of the mistake, by the test's own loops. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 /* y of a linear without its bias: sum over the rows from .. to - 1 of the weight. */
 static double *product(const scene *s, const char *x, size_t in, size_t out, const char *w,
@@ -241,11 +242,11 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_sum");
+    TCase *tests = test_case("cause_sum", 120);
     tcase_add_loop_test(tests, row_linears, 0, 3);
     tcase_add_test(tests, gradients_into_blocks);
     tcase_add_test(tests, grouped_heads);
     tcase_add_test(tests, reduce_scatter);
     tcase_add_test(tests, embedding_and_residual);
-    return run_tests("cause_sum", tests);
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* Targets that are lost or counted though ignored, divisors that are not the number of labels,
  * counts and maxima of a shard's own: each from plain loops, named with the set. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 /* Losses and the logits' gradient, divided by `valid`. */
 static void cross_entropy(const scene *s, const int32_t *targets, double valid, double *loss,
@@ -126,9 +127,9 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_targets");
+    TCase *tests = test_case("cause_targets", 120);
     tcase_add_loop_test(tests, sets, 0, 3);
     tcase_add_test(tests, divisors);
     tcase_add_loop_test(tests, shards, 0, 2);
-    return run_tests("cause_targets", tests);
+    return run_tests();
 }

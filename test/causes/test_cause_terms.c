@@ -2,6 +2,7 @@
  * added, another parameter, shards of a product met in another order, one row that is wrong: each
  * from plain loops, and named. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 /* ---- norms ---- */
 
@@ -244,7 +245,7 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_terms");
+    TCase *tests = test_case("cause_terms", 120);
     tcase_add_loop_test(tests, norm_forms, 0, (int)(sizeof norms / sizeof *norms));
     tcase_add_test(tests, activations);
     tcase_add_test(tests, written_rows);
@@ -252,5 +253,5 @@ int main(void)
     tcase_add_loop_test(tests, shards_of_a_sum, 0, 4);
     tcase_add_test(tests, axes);
     tcase_add_loop_test(tests, corrupted, 0, 2);
-    return run_tests("cause_terms", tests);
+    return run_tests();
 }

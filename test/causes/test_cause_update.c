@@ -3,6 +3,7 @@
  * arithmetic of the mistake, by the test's own loops. */
 #include "causes/cause_fixture.h"
 #include "golden/golden_files.h"
+#include "run_tests.h"
 
 static double *scaled(const scene *s, const char *gradient, double factor)
 {
@@ -292,10 +293,10 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_update");
+    TCase *tests = test_case("cause_update", 120);
     tcase_add_test(tests, clipping);
     tcase_add_loop_test(tests, steps, 0, 2);
     tcase_add_loop_test(tests, vectors, 0, 2);
     tcase_add_test(tests, twice);
-    return run_tests("cause_update", tests);
+    return run_tests();
 }

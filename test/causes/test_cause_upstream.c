@@ -2,6 +2,7 @@
  * and what is known of ranks that should hold the same. The wrong runs are steps of a model that
  * was changed: other configuration, weights, or targets. */
 #include "causes/cause_fixture.h"
+#include "run_tests.h"
 
 /* A tensor of another step in the place of the first one's. */
 static void expect_upstream(scene *s, const scene *other, const char *name, ls_cause cause,
@@ -219,10 +220,10 @@ END_TEST
 
 int main(void)
 {
-    TCase *tests = tcase_create("cause_upstream");
+    TCase *tests = test_case("cause_upstream", 120);
     tcase_add_test(tests, from_logits);
     tcase_add_test(tests, hints);
     tcase_add_test(tests, llama);
     tcase_add_test(tests, ranks_that_differ);
-    return run_tests("cause_upstream", tests);
+    return run_tests();
 }

@@ -3,6 +3,7 @@
  * or none. The operations' own evaluator makes the candidates: that the names are right is the
  * business of test_cause_attention.c and the like, from loops of their own. */
 #include "check/check_fixture.h"
+#include "run_tests.h"
 
 typedef struct whole {
     const char *model;
@@ -184,15 +185,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("cause_whole");
-    TCase *tests = tcase_create("cause_whole");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("cause_whole", 120);
     tcase_add_checked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tests, one_mistake, 0, (int)(sizeof rows / sizeof *rows));
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "check/candidate_small.h"
+#include "run_tests.h"
 
 /* ---- whole tensors ---- */
 
@@ -367,9 +368,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("candidate");
-    TCase *reading = tcase_create("reading");
-    suite_add_tcase(suite, reading);
+    TCase *reading = test_case("reading", 0);
     tcase_add_unchecked_fixture(reading, scratch_setup, scratch_teardown);
     tcase_add_test(reading, one_file);
     tcase_add_test(reading, a_golden_directory);
@@ -382,9 +381,5 @@ int main(void)
     tcase_add_test(reading, folder_of_ranks);
     tcase_add_test(reading, what_is_passed_over);
     tcase_add_test(reading, a_large_file);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

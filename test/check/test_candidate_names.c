@@ -1,6 +1,7 @@
 /* Candidates under other programs' names (--map): transposed, fused, interleaved, padded. */
 #include "lockstep/base/widen.h"
 #include "check/candidate_small.h"
+#include "run_tests.h"
 
 /* Every map that fits a model of the small ones. */
 static const struct {
@@ -336,10 +337,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("candidate_names");
-    TCase *names = tcase_create("names");
-    suite_add_tcase(suite, names);
-    tcase_set_timeout(names, 60);
+    TCase *names = test_case("names", 60);
     tcase_add_unchecked_fixture(names, scratch_setup, scratch_teardown);
     tcase_add_loop_test(names, every_parameter, 0, MAPS);
     tcase_add_loop_test(names, parts_of_ranks, 0, MAPS);
@@ -348,9 +346,5 @@ int main(void)
     tcase_add_test(names, tied_heads);
     tcase_add_test(names, refused_names);
     tcase_add_test(names, refused_parts);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

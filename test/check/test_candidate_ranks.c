@@ -9,6 +9,7 @@
 #include "golden/dump.h"
 #include "verify/tap_models.h"
 #include "step_graph/tensor_name.h"
+#include "run_tests.h"
 
 typedef struct run_of {
     model m;
@@ -125,16 +126,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("candidate_ranks");
-    TCase *ranks = tcase_create("ranks");
-    suite_add_tcase(suite, ranks);
-    tcase_set_timeout(ranks, 120);
+    TCase *ranks = test_case("ranks", 120);
     tcase_add_unchecked_fixture(ranks, scratch_setup, scratch_teardown);
     tcase_add_loop_test(ranks, by_cut, 0, RUNS);
     tcase_add_loop_test(ranks, by_layout, 0, RUNS);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* Candidates that are none: every text names the file, the tensor, what was found, what is
  * allowed. */
 #include "check/candidate_small.h"
+#include "run_tests.h"
 
 static void add(const char *node_name, const char *name, ls_dtype dtype)
 {
@@ -425,10 +426,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("candidate_refused");
-    TCase *refusing = tcase_create("refusing");
-    suite_add_tcase(suite, refusing);
-    tcase_set_timeout(refusing, 60);
+    TCase *refusing = test_case("refusing", 60);
     tcase_add_unchecked_fixture(refusing, scratch_setup, scratch_teardown);
     tcase_add_test(refusing, no_candidate);
     tcase_add_loop_test(refusing, names, 0, (int)(sizeof bad_names / sizeof bad_names[0]));
@@ -442,9 +440,5 @@ int main(void)
     tcase_add_test(refusing, layouts);
     tcase_add_test(refusing, another_start);
     tcase_add_test(refusing, a_thousand_files);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
 #include "check/candidate.h"
 #include "check/candidate_fixture.h"
 #include "golden/golden_small.h"
+#include "run_tests.h"
 
 static uint32_t random_state;
 
@@ -197,16 +198,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("changed_bytes");
-    TCase *tests = tcase_create("changed_bytes");
-    suite_add_tcase(suite, tests);
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("changed_bytes", 120);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tests, of_a_golden_directory, 0, 5);
     tcase_add_loop_test(tests, of_a_candidate, 0, 3);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* The judgement of candidates: equal ones, another engine's, parts of one, what is no number, and
  * what is refused. */
 #include "check/check_fixture.h"
+#include "run_tests.h"
 
 static const char *const models[] = {"gpt2-nano", "llama-nano"};
 
@@ -27,7 +28,7 @@ START_TEST(another_engine_is_explained)
 {
     check_fixture c;
     const ls_config config = check_config(models[_i]);
-    if (!ls_engine_available(LS_ENGINE_OPENBLAS)) return;
+    if (!ls_engine_available(LS_ENGINE_OPENBLAS)) SKIP_TEST("built without OpenBLAS");
     check_fixture_begin(&c, &config, 3);
     candidate_from_run(&c, LS_ENGINE_OPENBLAS, NULL);
     check_fixture_judge(&c, NULL);
@@ -285,9 +286,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("check");
-    TCase *tests = tcase_create("check");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("check", 60);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tests, the_same_run_is_equal, 0, 2);
     tcase_add_loop_test(tests, another_engine_is_explained, 0, 2);
@@ -302,10 +301,5 @@ int main(void)
     tcase_add_test(tests, a_damaged_golden_file_is_nobodys_mistake);
     tcase_add_test(tests, a_foreign_truth_is_refused);
     tcase_add_test(tests, patterns_of_names);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

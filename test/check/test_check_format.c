@@ -6,6 +6,7 @@
 
 #include "lockstep/base/widen.h"
 #include "check/check_parts.h"
+#include "run_tests.h"
 
 static double rounded(ls_dtype format, double value)
 {
@@ -201,8 +202,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("check_format");
-    TCase *tests = tcase_create("check_format");
+    TCase *tests = test_case("check_format", 0);
     tcase_add_test(tests, values_are_rounded_to_nearest_even);
     tcase_add_loop_test(tests, numbers_of_a_format_stay, 0, 2);
     tcase_add_test(tests, distances);
@@ -210,10 +210,5 @@ int main(void)
     tcase_add_loop_test(tests, equality_across_formats, 0, 8);
     tcase_add_loop_test(tests, rounding_on_bits_is_rounding, 0, 2);
     tcase_add_test(tests, no_numbers_are_equal_whatever_their_bits);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

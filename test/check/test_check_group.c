@@ -1,5 +1,6 @@
 /* Which wrong tensors are one mistake; and where in a tensor it is. EXACT. */
 #include "check/check_fixture.h"
+#include "run_tests.h"
 
 /* A mistake that is known, and one more wrong tensor. */
 static const struct {
@@ -319,19 +320,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("check_group");
-    TCase *tests = tcase_create("check_group");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("check_group", 60);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_test(tests, what_is_one_mistake);
     tcase_add_test(tests, shifted_targets_and_their_mean);
     tcase_add_test(tests, lost_targets_in_loss_and_gradients);
     tcase_add_test(tests, a_tied_embedding_summed_on_one_side);
     tcase_add_test(tests, where_it_is_off);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

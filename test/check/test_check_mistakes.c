@@ -2,6 +2,7 @@
  * several mistakes are several findings, one mistake in many places is one; and what can be said
  * when tensors between are missing. */
 #include "check/check_fixture.h"
+#include "run_tests.h"
 
 /* ---- mistakes ---- */
 
@@ -360,9 +361,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("check_mistakes");
-    TCase *tests = tcase_create("check_mistakes");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("check_mistakes", 60);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tests, one_wrong_operation_is_blamed, 0,
                         (int)(sizeof places / sizeof *places));
@@ -376,10 +375,5 @@ int main(void)
     tcase_add_test(tests, replicas_that_differ_are_different);
     tcase_add_test(tests, what_is_missing_is_said);
     tcase_add_test(tests, a_mistake_in_a_later_step);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* Candidates that do it another way and are right: what has been reported as a mistake elsewhere
  * and was none. All in binary32; nothing may be called different and no cause may be named. */
 #include "check/check_fixture.h"
+#include "run_tests.h"
 
 typedef struct sizes {
     size_t B, S, D, H, dh, F;
@@ -308,15 +309,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("check_orders");
-    TCase *tests = tcase_create("check_orders");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("check_orders", 60);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tests, another_way_is_no_mistake, 0, (int)(sizeof ways / sizeof *ways));
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

@@ -1,5 +1,6 @@
 /* Right candidates in every precision, pure and mixed, however they are written: explained. */
 #include "check/check_fixture.h"
+#include "run_tests.h"
 
 static const char *const models[] = {"gpt2-nano", "llama-nano"};
 
@@ -351,9 +352,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("check_precision");
-    TCase *tests = tcase_create("check_precision");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("check_precision", 60);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tests, another_precision_is_explained, 0, 8);
     tcase_add_loop_test(tests, operands_are_the_candidates_own, 0, 8);
@@ -365,10 +364,5 @@ int main(void)
     tcase_add_test(tests, products_in_half_precision_must_be_said);
     tcase_add_loop_test(tests, the_norm_alone_is_judged, 0, 4);
     tcase_add_loop_test(tests, steps_in_binary32_are_judged_as_steps, 0, 4);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

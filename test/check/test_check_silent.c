@@ -1,6 +1,7 @@
 /* What a judgement does not name: NaN, lists of losses, a single loss; and what it names once: what
  * lies before tensors whose inputs are missing, gradients that were clipped otherwise. */
 #include "check/check_fixture.h"
+#include "run_tests.h"
 
 static bool is_named(const check_fixture *c, int node, const char *pattern)
 {
@@ -131,18 +132,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("check_silent");
-    TCase *tests = tcase_create("check_silent");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("check_silent", 120);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_test(tests, nan_names_nothing);
     tcase_add_test(tests, losses_name_nothing);
     tcase_add_test(tests, what_is_before_is_one_mistake);
     tcase_add_test(tests, clipped_otherwise);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

@@ -8,6 +8,7 @@
 #include "golden/bounds.h"
 #include "check/check_parts.h"
 #include "golden/dump_fixture.h"
+#include "run_tests.h"
 
 /* A golden directory with its truth, and a candidate that is the truth in some format. */
 typedef struct world {
@@ -385,17 +386,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("every_tensor");
-    TCase *tests = tcase_create("every_tensor");
-    tcase_set_timeout(tests, 600);
+    TCase *tests = test_case("every_tensor", 600);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tests, the_truth_is_right_in_every_format, 0, MODELS_HERE);
     tcase_add_loop_test(tests, a_changed_tensor_of_a_large_model_is_different, 0, 2);
     tcase_add_loop_test(tests, a_changed_tensor_is_different, 0, 2 * MODELS_HERE);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

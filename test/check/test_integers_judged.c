@@ -4,6 +4,7 @@
 #include "check/check.h"
 #include "golden/integers_fixture.h"
 #include "step_graph/tensor_name.h"
+#include "run_tests.h"
 
 /* ---- as candidates ---- */
 
@@ -138,17 +139,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("integers_judged");
-    TCase *tests = tcase_create("integers_judged");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("integers_judged", 120);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_test(tests, as_candidates);
     tcase_add_loop_test(tests, the_same_again, 0, MODELS);
     tcase_add_loop_test(tests, other_sizes, 0, 4);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

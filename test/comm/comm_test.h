@@ -19,6 +19,7 @@
 #include "lockstep/comm/collectives.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/comm/world.h"
+#include "run_tests.h"
 
 /* ThreadSanitizer makes every access some ten times slower, and finds what it looks for in fewer
  * rounds. */
@@ -155,25 +156,13 @@ enum { N_RANK_COUNTS = sizeof RANK_COUNTS / sizeof RANK_COUNTS[0], MAX_TEST_RANK
 
 /* ---- main */
 
-__attribute__((unused)) static int run_tests(const char *name, const TTest *const *tests, int n)
-{
-    Suite *suite = suite_create(name);
-    TCase *tcase = tcase_create(name);
-    for (int i = 0; i < n; i++) tcase_add_test(tcase, tests[i]);
-    tcase_set_timeout(tcase, 120);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
 #define TEST_MAIN(name, ...)                                                                       \
     int main(void)                                                                                 \
     {                                                                                              \
         const TTest *const tests[] = {__VA_ARGS__};                                                \
-        return run_tests(name, tests, (int)(sizeof tests / sizeof tests[0]));                      \
+        TCase *all = test_case(name, 120);                                                         \
+        for (int i = 0; i < COUNT(tests); i++) tcase_add_test(all, tests[i]);                      \
+        return run_tests();                                                                        \
     }
 
 #endif

@@ -8,6 +8,7 @@
 #include "judge_own_collectives.h"
 #include "judge_own_layers.h"
 #include "judge_own_tokens.h"
+#include "run_tests.h"
 
 static ls_backend own_table(void)
 {
@@ -366,8 +367,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("judge");
-    TCase *tcase = tcase_create("judge");
+    TCase *tcase = test_case("judge", 120);
     tcase_add_loop_test(tcase, own_functions_are_right, 0, 2);
     tcase_add_loop_test(tcase, foreign_functions_are_right, 0, 2);
     tcase_add_loop_test(tcase, mistakes_are_found_and_named, 0, N_FAULTS);
@@ -378,11 +378,5 @@ int main(void)
     tcase_add_test(tcase, the_table_s_own_run);
     tcase_add_test(tcase, a_rank_that_does_not_exist);
     tcase_add_test(tcase, nothing_to_judge_and_bad_options);
-    tcase_set_timeout(tcase, 120);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

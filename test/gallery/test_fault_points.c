@@ -6,6 +6,7 @@
 #include "gallery/gallery.h"
 #include "verify/verify.h"
 #include "train/run_fixture.h"
+#include "run_tests.h"
 
 enum { STEPS = 3, ROOM = 64 };
 
@@ -102,15 +103,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("fault_points");
-    TCase *tests = tcase_create("fault_points");
-    tcase_set_timeout(tests, 280);
+    TCase *tests = test_case("fault_points", 280);
     tcase_add_loop_test(tests, scene, 0, LS_SCENES);
     tcase_add_test(tests, table);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -9,6 +9,7 @@
 #include "io/scratch.h"
 #include "golden/dump.h"
 #include "verify/tap_models.h"
+#include "run_tests.h"
 
 typedef struct fixture {
     ls_config config;
@@ -16,11 +17,6 @@ typedef struct fixture {
     ls_golden *golden;
     ls_dump_summary summary;
 } fixture;
-
-static inline void expect_ok(ls_status status)
-{
-    ck_assert_msg(status == LS_OK, "%s", ls_error_text());
-}
 
 static inline void dump_integers(fixture *f, const ls_config *config, const char *name,
                                  uint64_t seed)

@@ -10,6 +10,7 @@
 #include "verify/tap_models.h"
 #include "model/view_rows.h"
 #include "train/training.h"
+#include "run_tests.h"
 
 /* A model, and a start that tells: no bias 0, no scale 1. */
 typedef struct setting {
@@ -21,11 +22,6 @@ typedef struct setting {
     ls_initial initial;
     ls_run run;
 } setting;
-
-static void expect_ok(ls_status status)
-{
-    ck_assert_msg(status == LS_OK, "%s", ls_error_text());
-}
 
 static void draw(setting *s, uint64_t seed)
 {
@@ -385,20 +381,13 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("bounds");
-    TCase *tests = tcase_create("bounds");
+    TCase *tests = test_case("bounds", 120);
     const int n = sizeof models / sizeof models[0];
-    tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, right_runs, 0, n);
     tcase_add_loop_test(tests, right_in_binary64, 0, n);
     tcase_add_loop_test(tests, right_in_narrow_formats, 0, n);
     tcase_add_loop_test(tests, wrong_runs, 0, 2);
     tcase_add_test(tests, handed_over);
     tcase_add_test(tests, rounding);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

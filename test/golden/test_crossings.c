@@ -5,6 +5,7 @@
  */
 #include "lockstep/numerics/tree.h"
 #include "golden/crossings_fixture.h"
+#include "run_tests.h"
 
 static const struct scene scenes[] = {
     {GPT2, {2, 1, 3, true, 1, 2, LS_GPIPE, LS_RECOMPUTE_NONE}, false},
@@ -255,15 +256,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("crossings");
-    TCase *tcase = tcase_create("crossings");
-    tcase_set_timeout(tcase, 120);
+    TCase *tcase = test_case("crossings", 120);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tcase, crossings, 0, SCENES);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * format, by ranks or at once; a mistake in an operation changes it. EXACT throughout. */
 #include "golden/bounds_start.h"
 #include "golden/integers_fixture.h"
+#include "run_tests.h"
 
 /* ---- sums in every order and format ---- */
 
@@ -235,18 +236,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("dump_integers");
-    TCase *tests = tcase_create("dump_integers");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("dump_integers", 120);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tests, any_order_and_format, 0, MODELS);
     tcase_add_loop_test(tests, what_there_is, 0, BERT_POST + 1);
     tcase_add_loop_test(tests, no_share_is_empty, 0, MODELS);
     tcase_add_loop_test(tests, mistakes_show, 0, MODELS);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

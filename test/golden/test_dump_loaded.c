@@ -6,6 +6,7 @@
 #include "check/check.h"
 #include "golden/dump_fixture.h"
 #include "verify/record.h"
+#include "run_tests.h"
 
 static ls_config config;
 static ls_text text;
@@ -279,17 +280,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("dump_loaded");
-    TCase *tcase = tcase_create("dump_loaded");
-    tcase_set_timeout(tcase, 120);
+    TCase *tcase = test_case("dump_loaded", 120);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tcase, mistakes_of_means_are_found, 0, BERT_PRE);
     tcase_add_loop_test(tcase, lost_rows_are_found, 0, LLAMA + 1);
     tcase_add_test(tcase, what_start_came_to);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * judges itself equal, whole and per rank, and one element that is wrong is found. */
 #include "lockstep/io/safetensors.h"
 #include "golden/net_golden_fixture.h"
+#include "run_tests.h"
 
 /* ---- dump ---- */
 
@@ -141,26 +142,13 @@ START_TEST(one_element_is_found)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("dump_net");
-    TCase *tc = tcase_create("dump_net");
-    tcase_set_timeout(tc, 240);
+    TCase *tc = test_case("dump_net", 240);
     tcase_add_unchecked_fixture(tc, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tc, every_layout_has_one_digest, 0, NETS);
     tcase_add_loop_test(tc, a_directory_is_equal_to_itself, 0, NETS);
     tcase_add_loop_test(tc, what_ranks_held_is_equal, 0, 2 * NETS_TINY);
     tcase_add_loop_test(tc, one_element_is_found, 0, 5);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

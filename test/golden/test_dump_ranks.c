@@ -4,6 +4,7 @@
 
 #include "golden/dump_fixture.h"
 #include "golden/dump_parts.h"
+#include "run_tests.h"
 
 /* All sizes different; every axis of the grid cut, unevenly where that goes. */
 static const grid_of grids[] = {
@@ -269,18 +270,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("dump_ranks");
-    TCase *tcase = tcase_create("dump_ranks");
-    tcase_set_timeout(tcase, 120);
+    TCase *tcase = test_case("dump_ranks", 120);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tcase, put_together_they_are_the_whole, 0, GRIDS * MODELS);
     tcase_add_loop_test(tcase, parts_of_sums, 2, 4);
     tcase_add_test(tcase, several_parts_of_a_rank);
     tcase_add_loop_test(tcase, calls_are_what_ranks_count, 0, GRIDS);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

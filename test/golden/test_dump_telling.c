@@ -5,6 +5,7 @@
 #include "lockstep/partition/share.h"
 #include "golden/dump_fixture.h"
 #include "golden/dump_telling.h"
+#include "run_tests.h"
 
 static ls_config config;
 static ls_text text;
@@ -236,16 +237,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("dump_telling");
-    TCase *tcase = tcase_create("dump_telling");
-    tcase_set_timeout(tcase, 120);
+    TCase *tcase = test_case("dump_telling", 120);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tcase, batches_that_tell, 0, 2 * SIZES);
     tcase_add_test(tcase, too_small_for_all);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

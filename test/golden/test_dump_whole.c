@@ -7,6 +7,7 @@
 
 #include "golden/dump_fixture.h"
 #include "golden/dump_parts.h"
+#include "run_tests.h"
 
 static ls_config config;
 static ls_text text;
@@ -303,9 +304,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("dump_whole");
-    TCase *tcase = tcase_create("dump_whole");
-    tcase_set_timeout(tcase, 120);
+    TCase *tcase = test_case("dump_whole", 120);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_test(tcase, ranks_that_disagree);
     tcase_add_test(tcase, views_that_are_none);
@@ -314,10 +313,5 @@ int main(void)
     tcase_add_test(tcase, full_disk);
     tcase_add_loop_test(tcase, no_memory, 0, 2);
     tcase_add_test(tcase, places);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

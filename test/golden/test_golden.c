@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "golden/golden_small.h"
+#include "run_tests.h"
 
 START_TEST(what_was_written_is_found)
 {
@@ -369,10 +370,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("golden");
-    TCase *tests = tcase_create("golden");
-    suite_add_tcase(suite, tests);
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("golden", 120);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_test(tests, what_was_written_is_found);
     tcase_add_test(tests, the_truth_in_binary64);
@@ -385,9 +383,5 @@ int main(void)
     tcase_add_test(tests, ids_out_of_range);
     tcase_add_test(tests, weights_of_another_step);
     tcase_add_test(tests, a_manifest_that_was_changed);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "golden/golden_small.h"
+#include "run_tests.h"
 
 /* Changes one value: "tensors/3/shape" = JSON text; NULL removes it. A NULL path: nothing. */
 typedef struct edit {
@@ -233,19 +234,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("golden_manifest");
-    TCase *tests = tcase_create("golden_manifest");
-    suite_add_tcase(suite, tests);
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("golden_manifest", 120);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_test(tests, what_may_be_otherwise);
     tcase_add_loop_test(tests, manifests_refused, 0,
                         (int)(sizeof bad_manifests / sizeof bad_manifests[0]));
     tcase_add_loop_test(tests, tensors_refused, 0,
                         (int)(sizeof bad_tensors / sizeof bad_tensors[0]));
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -3,6 +3,7 @@
 #include "lockstep/model/text.h"
 #include "lockstep/numerics/isa.h"
 #include "golden/dump_fixture.h"
+#include "run_tests.h"
 
 static const char *const kinds[] = {"gpt2", "llama", "bert", "net"};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
@@ -109,17 +110,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("golden_set");
-    TCase *tcase = tcase_create("golden_set");
-    tcase_set_timeout(tcase, 120);
+    TCase *tcase = test_case("golden_set", 120);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tcase, is_whole, 0, KINDS);
     tcase_add_loop_test(tcase, is_made_again, 0, KINDS);
     tcase_add_loop_test(tcase, is_made_anew, 0, KINDS);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

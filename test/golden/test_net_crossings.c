@@ -6,6 +6,7 @@
  */
 #include "golden/crossings_fixture.h"
 #include "golden/net_golden_fixture.h"
+#include "run_tests.h"
 
 /* Uneven images over samples, pixels and channels; a layer of a grid of its own. */
 struct net_scene {
@@ -357,15 +358,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("net_crossings");
-    TCase *tcase = tcase_create("net_crossings");
-    tcase_set_timeout(tcase, 120);
+    TCase *tcase = test_case("net_crossings", 120);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tcase, crossings, 0, SCENES);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

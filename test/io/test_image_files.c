@@ -4,6 +4,7 @@
 #include "io/png_files.h"
 #include "io/scratch.h"
 #include "lockstep/io/image_folder.h"
+#include "run_tests.h"
 
 /* A file of these bytes holds an image of these pixels, channel by channel. */
 static void assert_image(const void *bytes, size_t count, size_t channels, size_t height,
@@ -116,7 +117,7 @@ END_TEST
 /* Cut off anywhere, and with any byte changed: refused in one line, or an image of one size. */
 START_TEST(damaged_png)
 {
-    if (!ls_image_has_png()) return;
+    if (!ls_image_has_png()) SKIP_TEST("built without PNG");
     ls_image image;
     for (size_t n = 0; n < sizeof png_colour - 12; n++) { /* IEND itself may be missing */
         image = (ls_image){.width = 77};
@@ -155,18 +156,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("image_files");
-    TCase *tcase = tcase_create("image_files");
+    TCase *tcase = test_case("image_files", 0);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_test(tcase, reads_pnm);
     tcase_add_test(tcase, reads_png);
     tcase_add_loop_test(tcase, refuses, 0, (int)(sizeof refusals / sizeof refusals[0]));
     tcase_add_test(tcase, damaged_png);
     tcase_add_test(tcase, no_file);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
 #include "io/png_files.h"
 #include "io/scratch.h"
 #include "lockstep/io/image_folder.h"
+#include "run_tests.h"
 
 /* An empty folder of this name in the scratch folder; what stood there goes. */
 static void folder(const char *name)
@@ -173,17 +174,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("image_folder");
-    TCase *tcase = tcase_create("image_folder");
+    TCase *tcase = test_case("image_folder", 0);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_test(tcase, order_of_names);
     tcase_add_test(tcase, labels_that_are_numbers);
     tcase_add_test(tcase, many_and_channels);
     tcase_add_test(tcase, refuses);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

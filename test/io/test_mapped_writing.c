@@ -8,6 +8,7 @@
 #include "io/new_file.h"
 #include "io/fresh_folder.h"
 #include "lockstep/io/safetensors.h"
+#include "run_tests.h"
 
 /* ---- tensors ---- */
 
@@ -160,16 +161,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("mapped_writing");
-    TCase *tcase = tcase_create("mapped_writing");
+    TCase *tcase = test_case("mapped_writing", 0);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_test(tcase, filled_by_several_threads);
     tcase_add_test(tcase, unfilled_is_zero_and_none_is_a_file);
     tcase_add_test(tcase, full_disk);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -9,6 +9,7 @@
 #include "io/unfinished.h"
 #include "lockstep/io/npy.h"
 #include "lockstep/io/safetensors.h"
+#include "run_tests.h"
 
 static void assert_holds(const char *path, const char *text)
 {
@@ -269,8 +270,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("new_file");
-    TCase *tcase = tcase_create("new_file");
+    TCase *tcase = test_case("new_file", 0);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_test(tcase, appears_by_commit_alone);
     tcase_add_test(tcase, giving_up_leaves_the_old_file);
@@ -283,10 +283,5 @@ int main(void)
     tcase_add_test(tcase, abandoned_by_a_signal_handler);
     tcase_add_test(tcase, more_than_are_listed);
     tcase_add_test(tcase, full_disk);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

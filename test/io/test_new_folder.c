@@ -15,6 +15,7 @@
 #include "io/new_folder.h"
 #include "io/fresh_folder.h"
 #include "io/temporary_name.h"
+#include "run_tests.h"
 
 /* ---- the system's calls, seen and refused ---- */
 
@@ -315,8 +316,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("new_folder");
-    TCase *tcase = tcase_create("new_folder");
+    TCase *tcase = test_case("new_folder", 0);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_test(tcase, folder_appears_by_commit_alone);
     tcase_add_test(tcase, folder_abandoned_by_a_signal_handler);
@@ -326,10 +326,5 @@ int main(void)
     tcase_add_test(tcase, left_over_is_removed);
     tcase_add_test(tcase, errors_name_the_place);
     tcase_add_test(tcase, places_that_are_no_folder);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

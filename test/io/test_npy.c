@@ -3,6 +3,7 @@
 
 #include "io/scratch.h"
 #include "lockstep/io/npy.h"
+#include "run_tests.h"
 
 /* A file of version 1.0 with this dictionary and `data_bytes` bytes that count up from 0. */
 static const char *made(const char *dictionary, size_t data_bytes)
@@ -207,8 +208,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("npy");
-    TCase *tcase = tcase_create("npy");
+    TCase *tcase = test_case("npy", 0);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_test(tcase, file_byte_for_byte);
     tcase_add_test(tcase, round_trip);
@@ -216,10 +216,5 @@ int main(void)
     tcase_add_loop_test(tcase, hostile_headers, 0, sizeof hostile / sizeof hostile[0]);
     tcase_add_test(tcase, not_npy);
     tcase_add_test(tcase, write_refuses);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
 
 #include "io/scratch.h"
 #include "lockstep/io/safetensors.h"
+#include "run_tests.h"
 
 /* A file from a header and `data_bytes` bytes of data that count up from 0. */
 static const char *made(const char *header, size_t data_bytes)
@@ -266,8 +267,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("safetensors");
-    TCase *tcase = tcase_create("safetensors");
+    TCase *tcase = test_case("safetensors", 0);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_test(tcase, file_written_byte_for_byte);
     tcase_add_test(tcase, round_trip);
@@ -276,10 +276,5 @@ int main(void)
     tcase_add_test(tcase, one_nan_in_files);
     tcase_add_test(tcase, writer_refuses);
     tcase_add_test(tcase, writer_refuses_a_total_beyond_63_bits);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 #include "base/json_memory.h"
 #include "io/scratch.h"
 #include "lockstep/io/safetensors.h"
+#include "run_tests.h"
 
 static const char *written(const char *name, uint64_t length, const void *header,
                            size_t header_bytes, size_t data_bytes)
@@ -316,8 +317,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("safetensors_hostile");
-    TCase *tcase = tcase_create("hostile");
+    TCase *tcase = test_case("hostile", 0);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_loop_test(tcase, hostile_headers, 0, sizeof hostile / sizeof hostile[0]);
     tcase_add_test(tcase, sound_skeletons);
@@ -330,10 +330,5 @@ int main(void)
     tcase_add_test(tcase, not_a_file);
     tcase_add_test(tcase, names_of_any_bytes);
     tcase_add_test(tcase, file_that_may_not_be_read);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -3,6 +3,7 @@
 
 #include "io/scratch.h"
 #include "lockstep/io/tensor_set.h"
+#include "run_tests.h"
 
 /* A safetensors file of byte vectors: "name:values" in one text, 4 bytes each. */
 static void write_file(const char *name, const char *const *tensors)
@@ -217,8 +218,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("tensor sets");
-    TCase *tests = tcase_create("tensor set");
+    TCase *tests = test_case("tensor set", 0);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_test(tests, one_file);
     tcase_add_test(tests, several_files);
@@ -226,10 +226,5 @@ int main(void)
     tcase_add_test(tests, pickles);
     tcase_add_test(tests, at_most);
     tcase_add_test(tests, hostile);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -7,6 +7,7 @@
 
 #include "io/scratch.h"
 #include "lockstep/lockstep.h"
+#include "run_tests.h"
 
 static ls_job *new_job(void)
 {
@@ -224,9 +225,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("job");
-    TCase *tests = tcase_create("job");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("job", 120);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_test(tests, version);
     tcase_add_test(tests, trains_in_layouts);
@@ -236,10 +235,5 @@ int main(void)
     tcase_add_test(tests, dumps_and_checks);
     tcase_add_loop_test(tests, refuses, 0, (int)(sizeof bad / sizeof bad[0]));
     tcase_add_test(tests, names_the_nearest);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

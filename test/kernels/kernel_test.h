@@ -13,6 +13,7 @@
 
 #include "lockstep/base/real.h"
 #include "numerics/tree_reference.h"
+#include "run_tests.h"
 
 #ifdef LS_REAL_IS_F64
 #define EPSILON DBL_EPSILON
@@ -27,7 +28,6 @@
 #define POS_ZERO ((ls_real)0.0)
 #define NEG_ZERO ((ls_real)-0.0)
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 /* ---- arrays ---- */
 
@@ -183,19 +183,12 @@ static inline double weighted_sum(const double *w, const double *y, size_t n)
 
 /* ---- one program ---- */
 
-static inline int run_tests(const char *name, const TTest *const *tests, size_t n)
+static inline int run_kernel_tests(const char *name, const TTest *const *tests, int n)
 {
-    Suite *suite = suite_create(name);
-    TCase *tc = tcase_create(name);
-    tcase_set_timeout(tc, 120);
-    tcase_add_checked_fixture(tc, NULL, arrays_end);
-    for (size_t i = 0; i < n; i++) tcase_add_test(tc, tests[i]);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    TCase *all = test_case(name, 120);
+    tcase_add_checked_fixture(all, NULL, arrays_end);
+    for (int i = 0; i < n; i++) tcase_add_test(all, tests[i]);
+    return run_tests();
 }
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "lockstep/kernels/activation.h"
 #include "lockstep/numerics/functions.h"
+#include "run_tests.h"
 
 static const size_t sizes[] = {0, 1, 2, 3, 5, 7, 15, 16, 17, 33, 255, 256, 257, 513};
 
@@ -372,5 +373,5 @@ int main(void)
                                   gradients
 #endif
     };
-    return run_tests("activation", tests, COUNT(tests));
+    return run_kernel_tests("activation", tests, COUNT(tests));
 }

@@ -3,6 +3,7 @@
 
 #include "lockstep/kernels/attention.h"
 #include "lockstep/kernels/softmax.h"
+#include "run_tests.h"
 
 typedef struct head {
     ls_attention_shape shape;
@@ -338,5 +339,5 @@ int main(void)
         gradients
 #endif
     };
-    return run_tests("attention", tests, COUNT(tests));
+    return run_kernel_tests("attention", tests, COUNT(tests));
 }

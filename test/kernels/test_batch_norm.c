@@ -4,6 +4,7 @@
 #include "lockstep/kernels/batch_norm.h"
 #include "lockstep/kernels/pixel_sum.h"
 #include "lockstep/numerics/functions.h"
+#include "run_tests.h"
 
 static const double eps = 1e-5;
 
@@ -264,5 +265,5 @@ int main(void)
                                   gradients
 #endif
     };
-    return run_tests("batch_norm", tests, COUNT(tests));
+    return run_kernel_tests("batch_norm", tests, COUNT(tests));
 }

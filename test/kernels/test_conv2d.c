@@ -3,6 +3,7 @@
 
 #include "kernels/conv2d_case.h"
 #include "lockstep/kernels/conv2d_naive.h"
+#include "run_tests.h"
 
 /* Every rectangle that the test goes through: all of a small image, a third of a larger one. */
 #define EACH_RECTANGLE(r, h, w, skip)                                                              \
@@ -217,7 +218,7 @@ END_TEST
  * by itself. */
 START_TEST(openblas_by_granules)
 {
-    if (!ls_engine_available(LS_ENGINE_OPENBLAS)) return;
+    if (!ls_engine_available(LS_ENGINE_OPENBLAS)) SKIP_TEST("built without OpenBLAS");
     for (size_t k = 0; k < COUNT(shapes); k++) {
         const conv_case t = make_case(&shapes[k], noise, k + 150);
         const ls_conv2d *c = &t.conv;
@@ -388,5 +389,5 @@ int main(void)
                                   gradients
 #endif
     };
-    return run_tests("conv2d", tests, COUNT(tests));
+    return run_kernel_tests("conv2d", tests, COUNT(tests));
 }

@@ -4,6 +4,7 @@
 #include "kernels/kernel_test.h"
 
 #include "lockstep/kernels/conv2d.h"
+#include "run_tests.h"
 
 typedef struct line_case {
     const char *what;
@@ -179,5 +180,5 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {known_lines, missing_halo};
-    return run_tests("conv2d_lines", tests, COUNT(tests));
+    return run_kernel_tests("conv2d_lines", tests, COUNT(tests));
 }

@@ -3,6 +3,7 @@
 
 #include "kernels/conv2d_case.h"
 #include "lockstep/kernels/conv2d_naive.h"
+#include "run_tests.h"
 
 typedef struct results {
     ls_real *y, *dx, *dw; /* dw: all leaves of all images, added in their order */
@@ -203,5 +204,5 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {not_a_number, steps_over_infinity, underflow, nothing, sizes};
-    return run_tests("conv2d_special", tests, COUNT(tests));
+    return run_kernel_tests("conv2d_special", tests, COUNT(tests));
 }

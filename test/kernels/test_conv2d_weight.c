@@ -2,6 +2,7 @@
 #include "kernels/kernel_test.h"
 
 #include "kernels/conv2d_case.h"
+#include "run_tests.h"
 
 enum { MOST = 400 };
 
@@ -88,5 +89,5 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {nodes_are_leaves_and_additions, what_is_no_node};
-    return run_tests("conv2d_weight", tests, COUNT(tests));
+    return run_kernel_tests("conv2d_weight", tests, COUNT(tests));
 }

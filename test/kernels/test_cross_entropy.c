@@ -3,6 +3,7 @@
 
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/numerics/functions.h"
+#include "run_tests.h"
 
 /* One token over the granules of `axis`, in the way the serial loss does it. */
 typedef struct loss_case {
@@ -384,5 +385,5 @@ int main(void)
                                   gradients
 #endif
     };
-    return run_tests("cross_entropy", tests, COUNT(tests));
+    return run_kernel_tests("cross_entropy", tests, COUNT(tests));
 }

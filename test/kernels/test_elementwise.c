@@ -2,6 +2,7 @@
 #include "kernels/kernel_test.h"
 
 #include "lockstep/kernels/elementwise.h"
+#include "run_tests.h"
 
 static const size_t sizes[] = {0, 1, 2, 3, 5, 7, 15, 16, 17, 33, 100, 255, 256, 257, 515};
 
@@ -158,5 +159,5 @@ int main(void)
                                   dropped_infinities,
                                   mask_of_shards_is_the_slice_of_the_whole,
                                   dropout_rate};
-    return run_tests("elementwise", tests, COUNT(tests));
+    return run_kernel_tests("elementwise", tests, COUNT(tests));
 }

@@ -2,6 +2,7 @@
 #include "kernels/kernel_test.h"
 
 #include "lockstep/kernels/embedding.h"
+#include "run_tests.h"
 
 static int32_t *ids_of(size_t n, size_t vocab, uint64_t seed)
 {
@@ -221,5 +222,5 @@ int main(void)
                                   gradients
 #endif
     };
-    return run_tests("embedding", tests, COUNT(tests));
+    return run_kernel_tests("embedding", tests, COUNT(tests));
 }

@@ -4,6 +4,7 @@
 #include "lockstep/kernels/norm.h"
 #include "lockstep/numerics/functions.h"
 #include "lockstep/numerics/tree.h"
+#include "run_tests.h"
 
 static const size_t widths[] = {1, 2, 3, 5, 7, 15, 16, 17, 33, 48, 255, 256, 257, 600};
 static const double eps = 1e-5;
@@ -358,5 +359,5 @@ int main(void)
                                   gradients
 #endif
     };
-    return run_tests("norm", tests, COUNT(tests));
+    return run_kernel_tests("norm", tests, COUNT(tests));
 }

@@ -5,6 +5,7 @@
 #include "lockstep/kernels/optimizer.h"
 #include "lockstep/numerics/functions.h"
 #include "lockstep/numerics/row_sum.h"
+#include "run_tests.h"
 
 static const size_t sizes[] = {0, 1, 2, 3, 5, 7, 15, 16, 17, 33, 100};
 
@@ -180,5 +181,5 @@ int main(void)
     const TTest *const tests[] = {
         adamw_in_the_stated_order, sgd_of_integers, shards_are_slices, tied_weight,
         adamw_over_many_steps,     clipping,        learning_rate};
-    return run_tests("optimizer", tests, COUNT(tests));
+    return run_kernel_tests("optimizer", tests, COUNT(tests));
 }

@@ -3,6 +3,7 @@
 
 #include "lockstep/kernels/pixel_sum.h"
 #include "lockstep/kernels/pooling.h"
+#include "run_tests.h"
 
 static const ls_window windows[] = {
     {6, 8, 2, 2, 2, 2, 1, 1, 0, 0, 0, 0}, {7, 9, 3, 3, 2, 2, 1, 1, 1, 1, 1, 0},
@@ -289,5 +290,5 @@ int main(void)
                                   gradients
 #endif
     };
-    return run_tests("pooling", tests, COUNT(tests));
+    return run_kernel_tests("pooling", tests, COUNT(tests));
 }

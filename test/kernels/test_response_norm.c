@@ -3,6 +3,7 @@
 
 #include "lockstep/kernels/response_norm.h"
 #include "lockstep/numerics/functions.h"
+#include "run_tests.h"
 
 static const ls_response_norm norms[] = {{7, 5, 0.3, 0.75, 2.0},   {6, 4, 1e-1, 0.5, 1.0},
                                          {5, 1, 0.7, 1.5, 0.5},    {3, 9, 0.2, 0.75, 2.0},
@@ -144,5 +145,5 @@ int main(void)
                                   gradients
 #endif
     };
-    return run_tests("response_norm", tests, COUNT(tests));
+    return run_kernel_tests("response_norm", tests, COUNT(tests));
 }

@@ -2,6 +2,7 @@
 #include "kernels/kernel_test.h"
 
 #include "lockstep/kernels/rotary.h"
+#include "run_tests.h"
 
 static const size_t head_widths[] = {2, 4, 6, 10, 16, 34};
 
@@ -171,5 +172,5 @@ int main(void)
                                   gradients
 #endif
     };
-    return run_tests("rotary", tests, COUNT(tests));
+    return run_kernel_tests("rotary", tests, COUNT(tests));
 }

@@ -3,6 +3,7 @@
 
 #include "lockstep/kernels/softmax.h"
 #include "lockstep/numerics/functions.h"
+#include "run_tests.h"
 
 enum { MAX = 300 };
 
@@ -192,5 +193,5 @@ int main(void)
         gradients
 #endif
     };
-    return run_tests("softmax", tests, COUNT(tests));
+    return run_kernel_tests("softmax", tests, COUNT(tests));
 }

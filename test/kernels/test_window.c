@@ -5,6 +5,7 @@
 
 #include "lockstep/kernels/conv2d.h"
 #include "lockstep/kernels/window.h"
+#include "run_tests.h"
 
 /* A window whose other dimension is one pixel. */
 static ls_window tall(size_t in, size_t k, size_t s, size_t d, size_t before, size_t after)
@@ -214,14 +215,7 @@ int main(void)
                                   granules_cover_the_image,
                                   rectangles,
                                   refusals};
-    Suite *suite = suite_create("window");
-    TCase *tc = tcase_create("window");
-    tcase_set_timeout(tc, 120);
+    TCase *tc = test_case("window", 120);
     for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) tcase_add_test(tc, tests[i]);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

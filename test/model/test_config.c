@@ -3,6 +3,7 @@
 #include <stdint.h>
 
 #include "model/config_compare.h"
+#include "run_tests.h"
 
 static void assert_axis(ls_axis axis, size_t granules, size_t granule)
 {
@@ -252,18 +253,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("config");
-    TCase *tcase = tcase_create("config");
+    TCase *tcase = test_case("config", 0);
     tcase_add_test(tcase, built_in_models);
     tcase_add_test(tcase, axes);
     tcase_add_test(tcase, sizes_out_of_range);
     tcase_add_test(tcase, numbers_out_of_range);
     tcase_add_test(tcase, sizes_that_do_not_fit);
     tcase_add_test(tcase, products_too_large);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

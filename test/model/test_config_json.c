@@ -2,6 +2,7 @@
 #include <stdint.h>
 
 #include "model/config_compare.h"
+#include "run_tests.h"
 
 /* Nothing of it as in a built-in model. */
 static const ls_config unusual = {.name = "unusual",
@@ -210,18 +211,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("config_json");
-    TCase *tcase = tcase_create("config_json");
+    TCase *tcase = test_case("config_json", 0);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_test(tcase, json_round_trip);
     tcase_add_test(tcase, json_starts_from_a_base);
     tcase_add_test(tcase, name_or_file);
     tcase_add_loop_test(tcase, json_refused, 0, sizeof bad_json / sizeof bad_json[0]);
     tcase_add_test(tcase, json_from_odd_files);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* test_foreign_config.c - models from Hugging Face's config.json: what each key means, what is
  * filled in where it is absent, and what this library does not compute. */
 #include "model/config_compare.h"
+#include "run_tests.h"
 
 static const char *json_file(const char *text)
 {
@@ -283,8 +284,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("foreign configurations");
-    TCase *tests = tcase_create("config.json");
+    TCase *tests = test_case("config.json", 0);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_test(tests, gpt2);
     tcase_add_test(tests, llama);
@@ -293,10 +293,5 @@ int main(void)
     tcase_add_test(tests, passed_over);
     tcase_add_test(tests, in_a_folder);
     tcase_add_test(tests, beside);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

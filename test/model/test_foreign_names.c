@@ -4,6 +4,7 @@
 
 #include "model/foreign_models.h"
 #include "model/foreign_rules.h"
+#include "run_tests.h"
 
 static const char *name_in_list(const void *context, size_t i)
 {
@@ -342,9 +343,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("foreign names");
-    TCase *tests = tcase_create("foreign");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("foreign", 60);
     tcase_add_test(tests, recognised);
     tcase_add_loop_test(tests, own_writing_is_read, 0, FOREIGN_CASES);
     tcase_add_test(tests, other_spellings);
@@ -354,10 +353,5 @@ int main(void)
     tcase_add_test(tests, shapes);
     tcase_add_test(tests, models_refused);
     tcase_add_test(tests, option);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

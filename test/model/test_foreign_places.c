@@ -6,6 +6,7 @@
 
 #include "model/foreign_models.h"
 #include "model/shard_grid.h"
+#include "run_tests.h"
 
 enum { GUARD = 16 };
 
@@ -401,9 +402,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("foreign places");
-    TCase *tests = tcase_create("foreign");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("foreign", 60);
     tcase_add_test(tests, gpt2_places);
     tcase_add_test(tests, llama_places);
     tcase_add_test(tests, bert_places);
@@ -412,10 +411,5 @@ int main(void)
     tcase_add_test(tests, meta_pairs);
     tcase_add_loop_test(tests, there_and_back, 0, FOREIGN_CASES);
     tcase_add_test(tests, widths);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

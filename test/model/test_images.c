@@ -5,6 +5,7 @@
 #include "lockstep/model/images.h"
 #include "lockstep/numerics/random.h"
 #include "model/config_compare.h"
+#include "run_tests.h"
 
 enum { COUNT = 7, C = 3, H = 2, W = 5, N = C * H * W, B = 11 };
 
@@ -200,18 +201,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("images");
-    TCase *tcase = tcase_create("images");
+    TCase *tcase = test_case("images", 0);
     tcase_add_test(tcase, batch_is_the_definition);
     tcase_add_test(tcase, slices_of_a_batch);
     tcase_add_test(tcase, check_against_a_network);
     tcase_add_test(tcase, drawn_alike_everywhere);
     tcase_add_test(tcase, classes_can_be_told_apart);
     tcase_add_test(tcase, drawing_refuses);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

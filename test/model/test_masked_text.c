@@ -6,6 +6,7 @@
 #include "lockstep/model/batch.h"
 #include "lockstep/model/masked_text.h"
 #include "lockstep/numerics/random.h"
+#include "run_tests.h"
 
 enum { COUNT = 997, S = 24, B = 8, MOST_S = 40 };
 
@@ -238,18 +239,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("masked_text");
-    TCase *tcase = tcase_create("masked_text");
+    TCase *tcase = test_case("masked_text", 0);
     tcase_add_test(tcase, batch_is_the_definition);
     tcase_add_test(tcase, slices_of_a_batch);
     tcase_add_test(tcase, shares);
     tcase_add_test(tcase, seeds_and_steps_differ);
     tcase_add_test(tcase, shortest_texts);
     tcase_add_test(tcase, check_of_length_and_vocabulary);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "model/config_compare.h"
+#include "run_tests.h"
 
 static void assert_shape(const ls_net *net, const char *name, size_t channels, size_t height,
                          size_t width, size_t granules)
@@ -292,8 +293,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("net");
-    TCase *tcase = tcase_create("net");
+    TCase *tcase = test_case("net", 0);
     tcase_add_test(tcase, shapes_of_alexnet_nano);
     tcase_add_test(tcase, shapes_of_resnet_nano);
     tcase_add_test(tcase, windows_along_an_axis);
@@ -302,10 +302,5 @@ int main(void)
     tcase_add_test(tcase, what_does_not_fit);
     tcase_add_test(tcase, products);
     tcase_add_test(tcase, kinds_apart);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -1,5 +1,6 @@
 /* test_net_json.c - a network from a JSON text and back. */
 #include "model/config_compare.h"
+#include "run_tests.h"
 
 static void assert_same_net(const ls_net *a, const ls_net *b)
 {
@@ -196,16 +197,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("net_json");
-    TCase *tcase = tcase_create("net_json");
+    TCase *tcase = test_case("net_json", 0);
     tcase_add_test(tcase, reads_every_field);
     tcase_add_test(tcase, round_trip);
     tcase_add_test(tcase, from_a_base);
     tcase_add_loop_test(tcase, refuses, 0, (int)(sizeof refusals / sizeof refusals[0]));
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

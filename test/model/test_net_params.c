@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "model/store_grid.h"
+#include "run_tests.h"
 
 /* Everything that is not 0 in most entries. */
 typedef struct expected {
@@ -211,18 +212,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("net_params");
-    TCase *tcase = tcase_create("net_params");
-    tcase_set_timeout(tcase, 60);
+    TCase *tcase = test_case("net_params", 60);
     tcase_add_test(tcase, list_of_alexnet_nano);
     tcase_add_test(tcase, states_of_resnet_nano);
     tcase_add_test(tcase, store_of_states);
     tcase_add_loop_test(tcase, shards_begin_as_slices, 0, 2);
     tcase_add_test(tcase, spread_of_initial_values);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

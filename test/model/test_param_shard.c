@@ -7,6 +7,7 @@
 
 #include "lockstep/model/param_table.h"
 #include "model/shard_grid.h"
+#include "run_tests.h"
 
 enum { GUARD = 32 };
 
@@ -194,16 +195,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("param_shard");
-    TCase *tcase = tcase_create("param_shard");
-    tcase_set_timeout(tcase, 60);
+    TCase *tcase = test_case("param_shard", 60);
     tcase_add_loop_test(tcase, every_parameter_at_every_tp, 0, GRID_MODELS);
     tcase_add_loop_test(tcase, any_run_of_granules, 0, GRID_MODELS);
     tcase_add_test(tcase, shapes);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

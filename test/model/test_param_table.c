@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/model/param_table.h"
+#include "run_tests.h"
 
 /* One expected entry. A name with a leading dot stands in every layer, behind "layers.N". */
 typedef struct expected {
@@ -403,8 +404,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("param_table");
-    TCase *tcase = tcase_create("param_table");
+    TCase *tcase = test_case("param_table", 0);
     tcase_add_test(tcase, table_of_gpt2_nano);
     tcase_add_test(tcase, table_of_llama_nano);
     tcase_add_test(tcase, table_of_bert_nano);
@@ -415,10 +415,5 @@ int main(void)
     tcase_add_test(tcase, names_are_unique);
     tcase_add_test(tcase, largest_table_fits_the_counter);
     tcase_add_test(tcase, illegal_configuration_is_refused);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

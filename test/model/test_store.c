@@ -8,6 +8,7 @@
 
 #include "lockstep/numerics/random.h"
 #include "model/store_grid.h"
+#include "run_tests.h"
 
 static void assert_bytes(const ls_memory *memory, size_t values, size_t gradients, size_t optimizer)
 {
@@ -302,9 +303,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("store");
-    TCase *tcase = tcase_create("store");
-    tcase_set_timeout(tcase, 60);
+    TCase *tcase = test_case("store", 60);
     tcase_add_test(tcase, bytes_of_gpt2_nano);
     tcase_add_test(tcase, bytes_of_llama_nano);
     tcase_add_test(tcase, arrays_of_a_whole_store);
@@ -312,10 +311,5 @@ int main(void)
     tcase_add_loop_test(tcase, initial_values_are_the_definition, 0, GRID_MODELS);
     tcase_add_loop_test(tcase, shards_start_as_slices_of_the_whole, 0, GRID_MODELS);
     tcase_add_test(tcase, initial_values_differ_and_spread);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

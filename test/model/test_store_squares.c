@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "model/store_grid.h"
+#include "run_tests.h"
 
 static double gradient_at(size_t parameter, long place)
 {
@@ -133,15 +134,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("store_squares");
-    TCase *tcase = tcase_create("store_squares");
-    tcase_set_timeout(tcase, 60);
+    TCase *tcase = test_case("store_squares", 60);
     tcase_add_loop_test(tcase, squares_at_every_tp, 0, GRID_MODELS);
     tcase_add_test(tcase, squares_are_exact_and_tied_counts_once);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -6,6 +6,7 @@
 #include "io/scratch.h"
 #include "lockstep/model/text.h"
 #include "lockstep/numerics/random.h"
+#include "run_tests.h"
 
 START_TEST(reads_any_bytes)
 {
@@ -215,8 +216,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("text");
-    TCase *tcase = tcase_create("text");
+    TCase *tcase = test_case("text", 0);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_test(tcase, reads_any_bytes);
     tcase_add_test(tcase, reads_a_pipe);
@@ -228,10 +228,5 @@ int main(void)
     tcase_add_test(tcase, targets_are_shifted_once);
     tcase_add_test(tcase, seeds_and_steps_differ);
     tcase_add_test(tcase, shortest_texts);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lockstep/numerics/block.h"
+#include "run_tests.h"
 
 enum { ROWS = 5, COLS = 7 };
 static const ls_block all = {COLS, 0, ROWS, 0, COLS};
@@ -88,15 +89,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("block");
-    TCase *tests = tcase_create("block");
+    TCase *tests = test_case("block", 0);
     tcase_add_test(tests, blocks_are_taken_and_put_back);
     tcase_add_test(tests, one_bit_is_seen);
     tcase_add_test(tests, every_element_is_counted);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/numerics/compare.h"
+#include "run_tests.h"
 
 /* A C file sees one precision of a typed function; this one wants both. */
 LS_API uint64_t ls_ulps_f64(double left, double right);
@@ -113,15 +114,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("compare");
-    TCase *tc = tcase_create("all");
+    TCase *tc = test_case("all", 0);
     tcase_add_test(tc, ulps_count_the_numbers_between);
     tcase_add_test(tc, bits_decide);
     tcase_add_test(tc, distance_from_the_truth);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/numerics/digest.h"
+#include "run_tests.h"
 
 static void digest_of(ls_dtype dtype, const void *values, size_t count, char hex[65])
 {
@@ -137,17 +138,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("digest");
-    TCase *tc = tcase_create("all");
+    TCase *tc = test_case("all", 0);
     tcase_add_test(tc, sha256_of_published_messages);
     tcase_add_test(tc, numbers_are_little_endian_and_nans_are_one);
     tcase_add_test(tc, pieces_make_the_whole);
     tcase_add_test(tc, a_finished_digest_says_so);
     tcase_add_test(tc, the_contract_has_one_digest);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 
 #include "lockstep/numerics/forest_sum.h"
 #include "lockstep/numerics/random.h"
+#include "run_tests.h"
 
 float ls_tree_sum_f32(const float *x, size_t n, size_t stride);
 
@@ -175,17 +176,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("forest_sum");
-    TCase *tests = tcase_create("forest_sum");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("forest_sum", 60);
     tcase_add_loop_test(tests, any_order_gives_the_tree, 1, MOST);
     tcase_add_loop_test(tests, a_share_settles_in_order, 1, 18);
     tcase_add_test(tests, slots_are_log2_of_the_micro_batches);
     tcase_add_test(tests, what_does_not_fit_is_refused);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

@@ -11,6 +11,7 @@
 #include "lockstep/numerics/functions.h"
 #include "lockstep/numerics/isa.h"
 #include "lockstep/numerics/random.h"
+#include "run_tests.h"
 
 typedef ls_real function(ls_real x);
 typedef void array_function(ls_real *y, const ls_real *x, size_t n);
@@ -167,16 +168,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("function_bits");
-    TCase *tc = tcase_create("all");
-    tcase_set_timeout(tc, 240); /* under an emulator */
+    TCase *tc = test_case("all", 240); /* under an emulator */
     tcase_add_test(tc, golden_digests);
     tcase_add_test(tc, every_instruction_set_gives_the_scalar_bits);
     tcase_add_test(tc, any_length_and_alignment);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

@@ -9,6 +9,7 @@
 #include "lockstep/numerics/compare.h"
 #include "lockstep/numerics/functions.h"
 #include "numerics/function_cases.h"
+#include "run_tests.h"
 
 #ifdef LS_REAL_IS_F64
 #define REAL_MIN DBL_MIN
@@ -48,7 +49,6 @@ static void check_cases(const char *name, function *f, const struct function_cas
     }
 }
 
-#define COUNT(a) (sizeof(a) / sizeof *(a))
 
 START_TEST(stored_cases)
 {
@@ -224,8 +224,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("functions");
-    TCase *tc = tcase_create("all");
+    TCase *tc = test_case("all", 0);
     tcase_add_test(tc, stored_cases);
     tcase_add_test(tc, special_values);
     tcase_add_test(tc, ends_of_exp);
@@ -234,10 +233,5 @@ int main(void)
     tcase_add_test(tc, monotonic);
     tcase_add_test(tc, merging_log_sums_does_not_overflow);
     tcase_add_test(tc, powers);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

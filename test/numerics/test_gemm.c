@@ -7,6 +7,7 @@
 #include "lockstep/numerics/gemm.h"
 #include "lockstep/numerics/isa.h"
 #include "numerics/gemm_case.h"
+#include "run_tests.h"
 
 static const ls_trans both[] = {LS_NO_TRANS, LS_TRANS};
 #define FOR_TRANSPOSES(ta, tb)                                                                     \
@@ -317,12 +318,9 @@ START_TEST(nan_and_infinity_go_where_they_belong)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("gemm");
-    TCase *tc = tcase_create("gemm");
-    tcase_set_timeout(tc, 120);
+    TCase *tc = test_case("gemm", 120);
     tcase_add_loop_test(tc, contract_over_granules, 0, LS_ISA_COUNT);
     tcase_add_loop_test(tc, contract_over_shapes, 0, LS_ISA_COUNT);
     tcase_add_loop_test(tc, contract_over_blocks, 0, LS_ISA_COUNT);
@@ -334,15 +332,5 @@ Suite *suite(void)
     tcase_add_test(tc, instruction_sets_agree);
     tcase_add_test(tc, bits_are_the_same_everywhere);
     tcase_add_test(tc, empty_axes);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -7,6 +7,7 @@
 #include "lockstep/numerics/gemm_fused.h"
 #include "lockstep/numerics/tree.h"
 #include "numerics/tree_reference.h"
+#include "run_tests.h"
 
 enum { MAX_TERMS = 3, GUARD = 7 };
 
@@ -329,26 +330,13 @@ START_TEST(empty_axes)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("gemm_fused");
-    TCase *tc = tcase_create("gemm_fused");
-    tcase_set_timeout(tc, 60);
+    TCase *tc = test_case("gemm_fused", 60);
     tcase_add_test(tc, exact_with_integers);
     tcase_add_test(tc, order_of_the_rules);
     tcase_add_test(tc, runs_finish_to_the_whole);
     tcase_add_test(tc, granules_of_rows_stand_alone);
     tcase_add_test(tc, empty_axes);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/numerics/isa.h"
+#include "run_tests.h"
 
 START_TEST(names)
 {
@@ -97,18 +98,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("isa");
-    TCase *tc = tcase_create("all");
+    TCase *tc = test_case("all", 0);
     tcase_add_test(tc, names);
     tcase_add_loop_test(tc, the_environment_forces_one, 0, LS_ISA_COUNT);
     tcase_add_test(tc, force_switches);
     tcase_add_test(tc, an_unknown_name);
     tcase_add_test(tc, a_set_that_is_not_here);
     tcase_add_test(tc, threads_agree_at_first_use);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

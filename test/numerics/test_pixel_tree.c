@@ -8,6 +8,7 @@
 #include "lockstep/numerics/pixel_tree.h"
 #include "numerics/pixel_reference.h"
 #include "numerics/tree_reference.h"
+#include "run_tests.h"
 
 enum { MOST = 8, MOST_LEAVES = 3 * MOST * MOST };
 
@@ -343,8 +344,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("pixel_tree");
-    TCase *tcase = tcase_create("pixel_tree");
+    TCase *tcase = test_case("pixel_tree", 120);
     tcase_add_test(tcase, three_by_two);
     tcase_add_test(tcase, every_size);
     tcase_add_test(tcase, every_forest);
@@ -353,11 +353,5 @@ int main(void)
     tcase_add_test(tcase, plain_tree);
     tcase_add_test(tcase, data_tells_trees_apart);
     tcase_add_test(tcase, granules_of_pixels);
-    tcase_set_timeout(tcase, 120);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -6,6 +6,7 @@
 #include "lockstep/numerics/digest.h"
 #include "lockstep/numerics/isa.h"
 #include "lockstep/numerics/random.h"
+#include "run_tests.h"
 
 static const ls_stream some = {0x0123456789abcdefu, LS_RANDOM_TEST, 3, 17};
 
@@ -197,8 +198,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("random");
-    TCase *tc = tcase_create("all");
+    TCase *tc = test_case("all", 0);
     tcase_add_test(tc, known_answers);
     tcase_add_test(tc, keep_n_is_keep);
     tcase_add_test(tc, uniform_is_53_bits_of_words_0_and_1);
@@ -208,10 +208,5 @@ int main(void)
     tcase_add_test(tc, dropout_keeps_by_the_threshold);
     tcase_add_test(tc, every_coordinate_counts);
     tcase_add_test(tc, golden_digest);
-    suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

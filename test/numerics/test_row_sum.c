@@ -6,6 +6,7 @@
 
 #include "lockstep/numerics/row_sum.h"
 #include "numerics/tree_reference.h"
+#include "run_tests.h"
 
 enum { MAX = 600, LANES = 16 };
 
@@ -135,26 +136,14 @@ START_TEST(block_squares_are_one_row_in_binary64)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("row_sum");
-    TCase *tc = tcase_create("row_sum");
+    TCase *tc = test_case("row_sum", 0);
     tcase_add_test(tc, sums_are_lanes_then_tree);
     tcase_add_test(tc, sums_of_signed_zeros);
     tcase_add_test(tc, maximum_orders_zeros_and_takes_the_first);
     tcase_add_test(tc, maximum_lets_nan_win);
     tcase_add_test(tc, maximum_of_noise);
     tcase_add_test(tc, block_squares_are_one_row_in_binary64);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

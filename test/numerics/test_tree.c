@@ -7,6 +7,7 @@
 
 #include "lockstep/numerics/tree.h"
 #include "numerics/tree_reference.h"
+#include "run_tests.h"
 
 static void fill_nan(ls_real *x, size_t n)
 {
@@ -346,12 +347,9 @@ START_TEST(minus_zero_is_neutral)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("tree");
-    TCase *tc = tcase_create("tree");
-    tcase_set_timeout(tc, 120);
+    TCase *tc = test_case("tree", 120);
     tcase_add_test(tc, split_is_half_or_the_largest_power_of_two_below);
     tcase_add_test(tc, forest_of_twelve_heads);
     tcase_add_test(tc, forest_of_an_empty_run_is_empty);
@@ -364,15 +362,5 @@ Suite *suite(void)
     tcase_add_test(tc, order_of_arrival_is_no_order_of_addition);
     tcase_add_test(tc, finish_of_long_arrays_and_of_nothing);
     tcase_add_test(tc, minus_zero_is_neutral);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -7,6 +7,7 @@
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/tensor/attention_block.h"
 #include "parallel_fixture.h"
+#include "run_tests.h"
 
 /* 2 sequences, of 5 tokens where nothing else is said; D 24 in 12 heads of 2 */
 enum { B = 2, FIVE = 5, LONGEST = 24, H = 12, W = 2, D = H * W };
@@ -271,7 +272,7 @@ START_TEST(every_degree)
 {
     size_t kv_heads = kv_counts[_i % KV_COUNTS];
     ls_engine engine = _i >= KV_COUNTS ? LS_ENGINE_OPENBLAS : LS_ENGINE_PORTABLE;
-    if (!ls_engine_available(engine)) return;
+    if (!ls_engine_available(engine)) SKIP_TEST("built without OpenBLAS");
     block whole = block_begin(engine, FIVE, kv_heads, _i % 2 == 0, _i % 3 == 0);
     unsplit(&whole);
     for (int i = 0; i < DEGREES; i++) {
@@ -425,17 +426,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("parallel attention");
-    TCase *tests = tcase_create("attention block");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("attention block", 60);
     tcase_add_loop_test(tests, every_degree, 0, 2 * KV_COUNTS);
     tcase_add_loop_test(tests, sequence_parallel, 0, KV_COUNTS);
     tcase_add_test(tests, sharing);
     tcase_add_loop_test(tests, gradient, 0, KV_COUNTS);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

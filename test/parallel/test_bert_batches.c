@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "stage_fixture.h"
+#include "run_tests.h"
 
 static ls_config config_of(int pre)
 {
@@ -176,16 +177,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("batches of a masked-token model");
-    TCase *tests = tcase_create("batches");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("batches", 60);
     tcase_add_loop_test(tests, padding_is_invisible, 0, 2);
     tcase_add_loop_test(tests, nothing_but_padding, 0, 2);
     tcase_add_loop_test(tests, wrong_on_every_rank, 0, 2);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
  * token gets. Every sum over tokens, labels, ranks and micro-batches counts each of its terms once.
  */
 #include "stage_fixture.h"
+#include "run_tests.h"
 
 enum { B = 5, S = 4, ROWS = B * S, D = 24, V = 300, TYPES = 3 };
 
@@ -386,16 +387,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("both ends of BERT");
-    TCase *tests = tcase_create("ends");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("ends", 60);
     tcase_add_loop_test(tests, tables, 0, 2);
     tcase_add_test(tests, embedding_norm);
     tcase_add_loop_test(tests, heads, 0, 5);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

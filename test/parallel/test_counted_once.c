@@ -5,6 +5,7 @@
 #include "lockstep/parallel/tensor/linear.h"
 #include "lockstep/parallel/tensor/mlp.h"
 #include "stage_fixture.h"
+#include "run_tests.h"
 
 /* ---- a layer that is nothing but biases and residuals ---- */
 
@@ -371,9 +372,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("counted once");
-    TCase *tests = tcase_create("counted once");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("counted once", 60);
     tcase_add_loop_test(tests, biases_and_residuals, 0, 2);
     tcase_add_test(tests, number_added_to_a_sum);
     tcase_add_test(tests, ranks_without_a_share);
@@ -383,10 +382,5 @@ int main(void)
     tcase_add_test(tests, weight_used_twice_in_a_row);
     tcase_add_test(tests, nonlinear_after_the_reduction);
     tcase_add_test(tests, gradient_of_a_shared_kv_head);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

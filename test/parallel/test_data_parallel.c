@@ -4,6 +4,7 @@
 #include "lockstep/parallel/data/data_parallel.h"
 
 #include "stage_fixture.h"
+#include "run_tests.h"
 
 enum { MOST_SEQUENCES = 16 };
 
@@ -264,17 +265,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("data parallelism");
-    TCase *tests = tcase_create("sums over replicas");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("sums over replicas", 60);
     tcase_add_test(tests, any_cut_is_the_tree);
     tcase_add_test(tests, known_sums);
     tcase_add_test(tests, each_loss_has_its_own_count);
     tcase_add_test(tests, counts_are_global);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

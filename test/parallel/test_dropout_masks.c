@@ -3,6 +3,7 @@
  * one of the whole tensor (EXACT: p is 1/2). */
 #include "lockstep/numerics/random.h"
 #include "stage_fixture.h"
+#include "run_tests.h"
 
 enum { B = 2, S = 4, H = 12, D = 12, LAYERS = 2, ROWS = B * S, FIRST = 3 };
 
@@ -213,16 +214,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("dropout masks");
-    TCase *tests = tcase_create("dropout masks");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("dropout masks", 60);
     tcase_add_loop_test(tests, activations_that_every_rank_has, 0, 2);
     tcase_add_loop_test(tests, probabilities_by_head, 0, 2);
     tcase_add_loop_test(tests, no_dropout, 0, 2);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

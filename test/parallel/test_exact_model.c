@@ -6,6 +6,7 @@
  * eps too small to count); softmax, of equal scores, 4 or 256 of them; GELU, far from 0. Gradients
  * are multiples of 3, so that a mean over a width of 48 is exact too. */
 #include "stage_fixture.h"
+#include "run_tests.h"
 
 enum { B = 3, S = 4, ROWS = B * S, H = 12, KV = 4, GROUP = H / KV, W = 4, D = H * W };
 enum { DKV = KV * W, F = 36, V = 256, HALF = D / 2 };
@@ -407,16 +408,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("exact model");
-    TCase *tests = tcase_create("exact model");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("exact model", 60);
     tcase_add_loop_test(tests, attention, 0, 2);
     tcase_add_loop_test(tests, mlp, 0, 2);
     tcase_add_loop_test(tests, ends, 0, 2);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * several ranks hold is counted once, tied weights too, and every rank moves its copies alike.
  * Gradients are set by hand, so the right values are known without any model. */
 #include "stage_fixture.h"
+#include "run_tests.h"
 
 /* One element of a parameter's gradient (or of that of one use of it). */
 typedef struct entry {
@@ -281,16 +282,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("norm of the gradient");
-    TCase *tests = tcase_create("gradient norm");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("gradient norm", 60);
     tcase_add_loop_test(tests, every_element_is_counted_once, 0, NORMS);
     tcase_add_test(tests, clipping_scales_what_every_rank_holds);
     tcase_add_loop_test(tests, tied_weight_takes_one_step, 0, USES);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* test_halo_numbers.c - convolutions over ranks in numbers that anybody can check: filters of ones
  * over a column of pixels, each case one that some system has had wrong. */
 #include "parallel/sharded_net_fixture.h"
+#include "run_tests.h"
 
 enum { MOST = 80, NEAR = 2 };
 
@@ -206,15 +207,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("halo_numbers");
-    TCase *all = tcase_create("all");
-    tcase_set_timeout(all, 60);
+    TCase *all = test_case("all", 60);
     tcase_add_loop_test(all, columns, 0, sizeof cases / sizeof cases[0]);
     tcase_add_test(all, pads_at_the_ends_alone);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/tensor/linear.h"
 #include "parallel_fixture.h"
+#include "run_tests.h"
 
 static const int degrees[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};
 enum { DEGREES = sizeof degrees / sizeof degrees[0] };
@@ -140,7 +141,7 @@ START_TEST(column_every_degree)
 {
     int exact = _i % 2;
     ls_engine engine = _i / 2 ? LS_ENGINE_OPENBLAS : LS_ENGINE_PORTABLE;
-    if (!ls_engine_available(engine)) return;
+    if (!ls_engine_available(engine)) SKIP_TEST("built without OpenBLAS");
     job j = job_begin(engine, 5, WHOLE, CUT, exact);
     ls_real *y = room(j.rows * CUT), *dx = room(j.rows * WHOLE), *dw = room(WHOLE * CUT),
             *db = room(CUT);
@@ -162,7 +163,7 @@ START_TEST(row_every_degree)
 {
     int exact = _i % 2;
     ls_engine engine = _i / 2 ? LS_ENGINE_OPENBLAS : LS_ENGINE_PORTABLE;
-    if (!ls_engine_available(engine)) return;
+    if (!ls_engine_available(engine)) SKIP_TEST("built without OpenBLAS");
     job j = job_begin(engine, 5, CUT, WHOLE, exact);
     ls_real *y = room(j.rows * WHOLE), *dx = room(j.rows * CUT), *dw = room(CUT * WHOLE),
             *db = room(WHOLE);
@@ -344,9 +345,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("parallel linear layers");
-    TCase *tests = tcase_create("linear");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("linear", 60);
     tcase_add_loop_test(tests, column_every_degree, 0, 4);
     tcase_add_loop_test(tests, row_every_degree, 0, 4);
     tcase_add_loop_test(tests, column_sequence_parallel, 0, 2);
@@ -354,10 +353,5 @@ int main(void)
     tcase_add_loop_test(tests, bias_is_added_once, 0, 2);
     tcase_add_loop_test(tests, bias_alone, 0, 2);
     tcase_add_test(tests, input_gradient_is_reduced);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* What a target weighs: every valid target of the global batch the same, at every degree and
  * however the batch is cut into micro-batches; ignored ones nothing. */
 #include "known_loss.h"
+#include "run_tests.h"
 
 typedef struct job {
     const known_loss *known;
@@ -151,15 +152,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("weights of the targets");
-    TCase *tests = tcase_create("loss weighting");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("loss weighting", 60);
     tcase_add_loop_test(tests, every_target_weighs_the_same, 0, EXAMPLES);
     tcase_add_loop_test(tests, nothing_to_learn_from, 0, N_TINY_SERIAL);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -7,6 +7,7 @@
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/tensor/mlp.h"
 #include "parallel_fixture.h"
+#include "run_tests.h"
 
 /* 2 sequences, of 5 tokens where nothing else is said; D = 12 granules of 1, F = 12 granules of 3
  */
@@ -202,7 +203,7 @@ static void ck_parameters(const block *got, const block *whole, int tp)
 START_TEST(every_degree)
 {
     ls_engine engine = _i >= KINDS ? LS_ENGINE_OPENBLAS : LS_ENGINE_PORTABLE;
-    if (!ls_engine_available(engine)) return;
+    if (!ls_engine_available(engine)) SKIP_TEST("built without OpenBLAS");
     block whole = block_begin(engine, FIVE, kinds[_i % KINDS].activation, kinds[_i % KINDS].cut);
     unsplit(&whole);
     for (int i = 0; i < DEGREES; i++) {
@@ -307,16 +308,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("parallel MLP");
-    TCase *tests = tcase_create("mlp");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("mlp", 60);
     tcase_add_loop_test(tests, every_degree, 0, 2 * KINDS);
     tcase_add_loop_test(tests, sequence_parallel, 0, COLUMN_FIRST);
     tcase_add_loop_test(tests, gradient, 0, KINDS);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -3,6 +3,7 @@
  * targets, fused and gathered loss. */
 #define LS_REAL_IS_F64
 #include "stage_fixture.h"
+#include "run_tests.h"
 
 enum { TP = 3, SAMPLES = 2, MOST_CASES = 256 };
 
@@ -123,14 +124,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("gradient of a parallel model");
-    TCase *tests = tcase_create("gradient");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("gradient", 120);
     tcase_add_loop_test(tests, every_parameter, 0, N_TINY_SERIAL);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

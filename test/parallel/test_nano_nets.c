@@ -3,6 +3,7 @@
  * gradient. alexnet-nano has convolutions in groups, response norms and dropout, resnet-nano batch
  * norms, shortcuts and global pooling. */
 #include "net_runs.h"
+#include "run_tests.h"
 
 static net_run run;
 
@@ -131,15 +132,8 @@ int main(void)
 {
     const TTest *const tests[] = {space,        a_pixel_granule_each, samples, channels,
                                   combinations, strategies,           openblas};
-    Suite *suite = suite_create("nano_nets");
-    TCase *tcase = tcase_create("nano_nets");
-    tcase_set_timeout(tcase, 120);
+    TCase *tcase = test_case("nano_nets", 120);
     for (size_t t = 0; t < sizeof tests / sizeof tests[0]; t++)
         tcase_add_loop_test(tcase, tests[t], 0, 2);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * are hard to cut - windows over several ranks, strides beyond the kernel, ranks without a pixel,
  * an image or a channel of their own - in many layouts, with the bits of the serial model. */
 #include "net_runs.h"
+#include "run_tests.h"
 
 #define NETWORK(name, channels, height, width, rows, columns, granules, classes)                   \
     "{\"name\": \"" name "\", \"batch\": 2, \"network\": {\"channels\": " #channels                \
@@ -169,17 +170,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("net_kinds");
-    TCase *tcase = tcase_create("net_kinds");
-    tcase_set_timeout(tcase, 120);
+    TCase *tcase = test_case("net_kinds", 120);
     tcase_add_loop_test(tcase, layouts, 0, NETWORKS);
     tcase_add_loop_test(tcase, evaluation, 0, NETWORKS);
     tcase_add_loop_test(tcase, strategies, 0, NETWORKS);
     tcase_add_loop_test(tcase, random_delays, 0, NETWORKS);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

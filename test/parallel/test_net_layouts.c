@@ -5,6 +5,7 @@
 #include "lockstep/parallel/layout/net_grids.h"
 #include "model/store_grid.h"
 #include "net_layouts.h"
+#include "run_tests.h"
 
 /* An image of height x width, a convolution of `channels` in `groups`, a 3x3 one to 12 channels in
  * 1, global pooling, dense. */
@@ -253,19 +254,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("net_layouts");
-    TCase *tcase = tcase_create("net_layouts");
-    tcase_set_timeout(tcase, 60);
+    TCase *tcase = test_case("net_layouts", 60);
     tcase_add_test(tcase, legal_channels);
     tcase_add_test(tcase, refusals);
     tcase_add_test(tcase, refusals_of_channels);
     tcase_add_test(tcase, refusals_of_transformers);
     tcase_add_test(tcase, known_grids);
     tcase_add_loop_test(tcase, every_element_has_one_owner, 0, 2);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -7,6 +7,7 @@
 #include "model/store_grid.h"
 #include "net_layouts.h"
 #include "parallel_fixture.h"
+#include "run_tests.h"
 
 /* The channel coordinate is what is left of the rank's number, channels being the fastest. */
 static bool holds_channel(const ls_param *param, const ls_layer_grid *grid, int rank,
@@ -181,16 +182,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("net_placement");
-    TCase *tcase = tcase_create("net_placement");
-    tcase_set_timeout(tcase, 60);
+    TCase *tcase = test_case("net_placement", 60);
     tcase_add_loop_test(tcase, who_holds_what, 0, 2);
     tcase_add_test(tcase, a_known_case);
     tcase_add_loop_test(tcase, every_granule_counts_once, 0, 4);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

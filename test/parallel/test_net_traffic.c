@@ -3,6 +3,7 @@
 #include "parallel/sharded_net_fixture.h"
 
 #include "lockstep/numerics/pixel_tree.h"
+#include "run_tests.h"
 
 /* Convolutions with halos, in groups, strided; dense layers; one shortcut. */
 #define NET                                                                                        \
@@ -273,15 +274,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("net_traffic");
-    TCase *all = tcase_create("all");
-    tcase_set_timeout(all, 60);
+    TCase *all = test_case("all", 60);
     tcase_add_loop_test(all, bytes, 0, sizeof layouts / sizeof layouts[0]);
     tcase_add_loop_test(all, refused, 0, REFUSALS);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * bit by bit, also what goes into calls that cross ranks and comes out of them; and the parts of
  * dx finish to dx along their tree. */
 #include "parallel/sharded_net_fixture.h"
+#include "run_tests.h"
 
 #include <pthread.h>
 
@@ -254,14 +255,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("net_views");
-    TCase *all = tcase_create("all");
-    tcase_set_timeout(all, 60);
+    TCase *all = test_case("all", 60);
     tcase_add_loop_test(all, views, 0, sizeof cases / sizeof cases[0]);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -3,6 +3,7 @@
 #include "parallel/sharded_net_fixture.h"
 
 #include "lockstep/parallel/layout/sharding.h"
+#include "run_tests.h"
 
 /* ---- drawing */
 
@@ -198,14 +199,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("random_nets");
-    TCase *all = tcase_create("all");
-    tcase_set_timeout(all, 120);
+    TCase *all = test_case("all", 120);
     tcase_add_loop_test(all, random_nets, 0, NETS);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -15,6 +15,7 @@
 #include "lockstep/parallel/tensor/vocab_embedding.h"
 #include "lockstep/partition/image_box.h"
 #include "parallel_fixture.h"
+#include "run_tests.h"
 
 enum { RANKS = 2 };
 
@@ -343,14 +344,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("refused numbers");
-    TCase *tests = tcase_create("numbers");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("numbers", 60);
     tcase_add_loop_test(tests, refused_on_every_rank, 0, CALLS);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

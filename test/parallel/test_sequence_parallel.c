@@ -3,6 +3,7 @@
  * are shorter than the group, whatever is computed again; what is sent, against formulas; dropout
  * masks of token shares (EXACT); micro-batches. */
 #include "stage_fixture.h"
+#include "run_tests.h"
 
 enum { B = 3, LONGEST = 24, MOST_TOKENS = 8 * LONGEST };
 
@@ -364,17 +365,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("sequence parallelism");
-    TCase *tests = tcase_create("sequence parallel");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("sequence parallel", 60);
     tcase_add_loop_test(tests, every_degree_is_serial, 0, N_TINY_SERIAL);
     tcase_add_test(tests, row_first_is_refused);
     tcase_add_test(tests, masks_of_token_shares);
     tcase_add_loop_test(tests, micro_batches, 0, N_TINY_SERIAL);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* test_sharded_net.c - networks in layouts of every form, with the bits of the serial one. The same
  * for random networks and layouts: test_random_nets.c; for the built-in ones: test_nano_nets.c. */
 #include "parallel/sharded_net_fixture.h"
+#include "run_tests.h"
 
 /* ---- networks */
 
@@ -171,7 +172,7 @@ START_TEST(openblas)
     static const char *const layouts[] = {"one rank",    "spatial 3x1",
                                           "spatial 2x2", "dp 2",
                                           "channel 2",   "dp 2 x spatial 2x1 x channel 2"};
-    if (!ls_engine_available(LS_ENGINE_OPENBLAS)) return;
+    if (!ls_engine_available(LS_ENGINE_OPENBLAS)) SKIP_TEST("built without OpenBLAS");
     begin(nets[_i], LS_ENGINE_OPENBLAS);
     TRY(layouts, NULL);
     truth_free(&truth);
@@ -210,9 +211,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("sharded_net");
-    TCase *all = tcase_create("all");
-    tcase_set_timeout(all, 120);
+    TCase *all = test_case("all", 120);
     tcase_add_loop_test(all, pixels, 0, NETS);
     tcase_add_loop_test(all, samples, 0, NETS);
     tcase_add_loop_test(all, channels, 0, NETS);
@@ -221,10 +220,5 @@ int main(void)
     tcase_add_loop_test(all, openblas, 0, NETS);
     tcase_add_loop_test(all, delays, 0, NETS);
     tcase_add_loop_test(all, built_in, 0, 2);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
 #include "lockstep/parallel/tensor/attention_block.h"
 #include "model/shard_grid.h"
 #include "parallel_fixture.h"
+#include "run_tests.h"
 
 /* Degrees that divide every axis that is cut, and for each rank its runs of granules. */
 START_TEST(shards_of_every_model)
@@ -341,9 +342,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("sharding");
-    TCase *tests = tcase_create("sharding");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("sharding", 60);
     tcase_add_loop_test(tests, shards_of_every_model, 0, GRID_MODELS);
     tcase_add_test(tests, biases);
     tcase_add_test(tests, parts_of_fused_matrices);
@@ -354,10 +353,5 @@ int main(void)
     tcase_add_test(tests, row_first_with_sequence_parallelism);
     tcase_add_test(tests, many_degrees);
     tcase_add_test(tests, grids_that_do_not_fit);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "stage_fixture.h"
+#include "run_tests.h"
 
 /* Noise for all parameters, some targets ignored, dropout on: loss, every gradient that a rank
  * holds - its own shards, its replicas, its padded rows - and the squared norm have the serial
@@ -202,16 +203,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("stages of a parallel model");
-    TCase *tests = tcase_create("stage");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("stage", 60);
     tcase_add_loop_test(tests, every_degree_is_serial, 0, 2 * N_TINY_SERIAL);
     tcase_add_test(tests, groups_of_any_ranks);
     tcase_add_test(tests, ids_outside_the_vocabulary);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

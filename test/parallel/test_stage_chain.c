@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "stage_fixture.h"
+#include "run_tests.h"
 
 /* Two stages over one store. */
 typedef struct chain {
@@ -252,16 +253,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("stages in a chain");
-    TCase *tests = tcase_create("chain");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("chain", 60);
     tcase_add_loop_test(tests, every_cut_is_serial, 0, N_TINY_SERIAL);
     tcase_add_loop_test(tests, micro_batches_at_once, 0, N_TINY_SERIAL);
     tcase_add_test(tests, what_does_not_fit);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * EXACT. */
 #include "lockstep/parallel/data/update.h"
 #include "model/store_grid.h"
+#include "run_tests.h"
 
 START_TEST(states_are_left_alone)
 {
@@ -31,13 +32,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("state_update");
-    TCase *tcase = tcase_create("state_update");
+    TCase *tcase = test_case("state_update", 0);
     tcase_add_test(tcase, states_are_left_alone);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 #include "lockstep/kernels/norm.h"
 #include "parallel/sequence/token_sums.h"
 #include "parallel_fixture.h"
+#include "run_tests.h"
 
 static const int degrees[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};
 enum { DEGREES = sizeof degrees / sizeof degrees[0], D = 19, MOST_B = 7 };
@@ -185,17 +186,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("sums over token shares");
-    TCase *tests = tcase_create("token sums");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("token sums", 60);
     tcase_add_loop_test(tests, every_degree, 0, 2 * sizeof batches / sizeof batches[0]);
     tcase_add_test(tests, nodes_of_the_batch);
     tcase_add_test(tests, known_values);
     tcase_add_test(tests, one_sum_too_many);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/parallel/tensor/vocab_embedding.h"
 #include "parallel_fixture.h"
+#include "run_tests.h"
 
 static const int degrees[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};
 enum { DEGREES = sizeof degrees / sizeof degrees[0] };
@@ -158,16 +159,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("vocabulary-parallel embedding");
-    TCase *tests = tcase_create("embedding");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("embedding", 60);
     tcase_add_test(tests, last_row_of_an_odd_vocabulary);
     tcase_add_loop_test(tests, embedding_every_degree, 0, 2);
     tcase_add_loop_test(tests, id_outside_the_table, 0, 2);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

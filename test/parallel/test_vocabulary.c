@@ -7,6 +7,7 @@
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/tensor/vocab_cross_entropy.h"
 #include "parallel_fixture.h"
+#include "run_tests.h"
 
 static const int degrees[] = {1, 2, 3, 4, 5, 6, 7, 8, 12};
 enum { DEGREES = sizeof degrees / sizeof degrees[0] };
@@ -391,9 +392,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("vocabulary parallel");
-    TCase *tests = tcase_create("vocabulary");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("vocabulary", 60);
     tcase_add_test(tests, four_logits);
     tcase_add_test(tests, label_smoothing);
     tcase_add_test(tests, padding_takes_no_part);
@@ -403,10 +402,5 @@ int main(void)
     tcase_add_test(tests, ignored_target);
     tcase_add_loop_test(tests, every_degree, 0, 2);
     tcase_add_loop_test(tests, target_outside_the_vocabulary, 0, 2);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

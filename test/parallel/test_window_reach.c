@@ -5,6 +5,7 @@
 
 #include "lockstep/kernels/window.h"
 #include "lockstep/partition/spatial.h"
+#include "run_tests.h"
 
 static uint64_t state = 1;
 
@@ -108,16 +109,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("window_reach");
-    TCase *all = tcase_create("all");
-    tcase_set_timeout(all, 60);
+    TCase *all = test_case("all", 60);
     tcase_add_test(all, small_windows);
     tcase_add_test(all, large_windows);
     tcase_add_test(all, largest_windows);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/partition/spatial.h"
+#include "run_tests.h"
 
 enum { MOST = 16 };
 
@@ -218,14 +219,7 @@ int main(void)
                                   halo_of_two_neighbours,
                                   dilated_extent,
                                   one_pad_after_with_stride};
-    Suite *suite = suite_create("halo");
-    TCase *tcase = tcase_create("halo");
+    TCase *tcase = test_case("halo", 60);
     for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) tcase_add_test(tcase, tests[i]);
-    tcase_set_timeout(tcase, 60);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

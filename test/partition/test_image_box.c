@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/partition/image_box.h"
+#include "run_tests.h"
 
 enum { MOST_MEMBERS = 12, MOST_ELEMENTS = 1200 };
 
@@ -196,16 +197,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("image_box");
-    TCase *tcase = tcase_create("image_box");
+    TCase *tcase = test_case("image_box", 0);
     tcase_add_test(tcase, redistributions);
     tcase_add_test(tcase, overlapping_wants);
     tcase_add_test(tcase, grid_to_channels);
     tcase_add_test(tcase, refusals);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -6,6 +6,7 @@
 
 #include "lockstep/partition/image_box.h"
 #include "lockstep/partition/pixel_map.h"
+#include "run_tests.h"
 
 static const char *written(const ls_pixel_map *maps, size_t count, size_t columns, bool svg)
 {
@@ -117,16 +118,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("pixel_map");
-    TCase *tcase = tcase_create("pixel_map");
+    TCase *tcase = test_case("pixel_map", 0);
     tcase_add_test(tcase, as_text);
     tcase_add_test(tcase, many);
     tcase_add_test(tcase, as_svg);
     tcase_add_test(tcase, take);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -6,6 +6,7 @@
 
 #include "lockstep/partition/layout.h"
 #include "lockstep/partition/share.h"
+#include "run_tests.h"
 
 /* Every thing belongs to exactly one part, parts are in order, and no two shares differ by more
  * than one. */
@@ -363,8 +364,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("partition");
-    TCase *tests = tcase_create("share and layout");
+    TCase *tests = test_case("share and layout", 0);
     tcase_add_test(tests, shares_cover_once);
     tcase_add_test(tests, shares_of_known_cases);
     tcase_add_test(tests, kv_heads_follow_query_heads);
@@ -380,10 +380,5 @@ int main(void)
     tcase_add_test(tests, degrees_after_a_comma);
     tcase_add_test(tests, layers_of_stages);
     tcase_add_test(tests, every_layer_has_one_stage);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "lockstep/partition/spatial.h"
+#include "run_tests.h"
 
 /* The picture in the header. */
 START_TEST(thirteen_rows)
@@ -223,14 +224,7 @@ int main(void)
 {
     const TTest *const tests[] = {thirteen_rows,       every_window,     grids_own_once,
                                   halos_of_every_grid, bytes_by_formula, refusals};
-    Suite *suite = suite_create("spatial");
-    TCase *tcase = tcase_create("spatial");
+    TCase *tcase = test_case("spatial", 60);
     for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) tcase_add_test(tcase, tests[i]);
-    tcase_set_timeout(tcase, 60);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/pipeline/drawing.h"
+#include "run_tests.h"
 
 static char text[1 << 20];
 
@@ -207,18 +208,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("drawing");
-    TCase *cases = tcase_create("drawing");
+    TCase *cases = test_case("drawing", 0);
     tcase_add_test(cases, passes_stand_at_their_times);
     tcase_add_test(cases, chunks_have_shades);
     tcase_add_test(cases, measured_times_have_an_axis);
     tcase_add_test(cases, foreign_text_is_harmless);
     tcase_add_test(cases, what_cannot_be_drawn_is_left_out);
     tcase_add_test(cases, many_ranks_are_drawn_lower);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * speed of the ranks, a step has the serial bits (ORDERED); what is alive at once; the two uses of
  * a tied weight. */
 #include "executor_fixture.h"
+#include "run_tests.h"
 
 /* Every number of stages and micro-batches, below, at and above each other, with every schedule:
  * fewer micro-batches than stages, and 7 sequences in 2, 3, 4, 5, 6 parts. Four layers: with more
@@ -371,9 +372,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("executor");
-    TCase *tests = tcase_create("executor");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("executor", 60);
     tcase_add_loop_test(tests, every_size, 1, 6);
     tcase_add_test(tests, eight_stages_one_micro_batch);
     tcase_add_test(tests, rounds_of_micro_batches);
@@ -383,10 +382,5 @@ int main(void)
     tcase_add_test(tests, micro_batches_alive);
     tcase_add_test(tests, tied_weight);
     tcase_add_test(tests, norm_over_stages);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

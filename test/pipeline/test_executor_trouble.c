@@ -2,6 +2,7 @@
  * what can gives the serial bits in whatever order it comes. And ranks that fail on the way. */
 #include "executor_fixture.h"
 #include "schedule_rows.h"
+#include "run_tests.h"
 
 enum { ROOM_FOR_TASKS = 256 };
 
@@ -290,9 +291,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("trouble in pipelines");
-    TCase *tests = tcase_create("trouble");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("trouble", 60);
     tcase_add_loop_test(tests, broken_schedules_are_refused, 0,
                         (int)(sizeof broken / sizeof broken[0]));
     tcase_add_test(tests, schedules_of_another_size);
@@ -301,10 +300,5 @@ int main(void)
     tcase_add_test(tests, batch_of_somebody_else);
     tcase_add_test(tests, interrupted);
     tcase_add_test(tests, failure_in_the_middle);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/pipeline/replay.h"
+#include "run_tests.h"
 
 START_TEST(links_are_read)
 {
@@ -58,13 +59,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("link_cost");
-    TCase *tcase = tcase_create("link_cost");
+    TCase *tcase = test_case("link_cost", 0);
     tcase_add_test(tcase, links_are_read);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -7,6 +7,7 @@
 
 #include "lockstep/parallel/layout/sharding.h"
 #include "lockstep/pipeline/plan.h"
+#include "run_tests.h"
 
 /* Sizes of the paper's models: heads a, width h, layers L, sequences of 2048 tokens. */
 static ls_config paper_model(size_t a, size_t h, size_t L, size_t batch)
@@ -136,15 +137,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("plan's table");
-    TCase *tests = tcase_create("numbers by hand");
+    TCase *tests = test_case("numbers by hand", 0);
     tcase_add_test(tests, kept_by_a_layer);
     tcase_add_test(tests, large_model);
     tcase_add_test(tests, refused);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

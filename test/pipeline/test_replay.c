@@ -1,6 +1,7 @@
 /* Traces laid out in time: hand-made logs whose makespans are known, and pipelines whose bubbles
  * have formulas. */
 #include "pipeline/event_rows.h"
+#include "run_tests.h"
 
 static const ls_link FREE = {0.0, 0.0};
 
@@ -400,8 +401,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("replay");
-    TCase *tcase = tcase_create("replay");
+    TCase *tcase = test_case("replay", 60);
     tcase_add_test(tcase, one_message_one_way);
     tcase_add_test(tcase, ping_pong);
     tcase_add_test(tcase, exchange_and_circle);
@@ -412,11 +412,5 @@ int main(void)
     tcase_add_test(tcase, latency_lengthens_fill_and_drain);
     tcase_add_test(tcase, incomplete_logs_are_refused);
     tcase_add_test(tcase, nothing_at_all);
-    tcase_set_timeout(tcase, 60);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -7,6 +7,7 @@
 
 #include "lockstep/pipeline/schedule.h"
 #include "pipeline/schedule_rows.h"
+#include "run_tests.h"
 
 enum { TABLE_ROWS = 4, ROOM = 256 };
 
@@ -390,12 +391,10 @@ START_TEST(bad_numbers_are_refused)
 }
 END_TEST
 
-#define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
 
 int main(void)
 {
-    Suite *suite = suite_create("schedule");
-    TCase *cases = tcase_create("schedule");
+    TCase *cases = test_case("schedule", 0);
     tcase_add_loop_test(cases, schedules_are_the_published_ones, 0, COUNT(tables));
     tcase_add_loop_test(cases, every_size_can_be_executed, 1, 9);
     tcase_add_test(cases, one_chunk_interleaved_is_1f1b);
@@ -405,10 +404,5 @@ int main(void)
     tcase_add_test(cases, a_short_group_would_block);
     tcase_add_test(cases, swaps_are_judged);
     tcase_add_loop_test(cases, bad_numbers_are_refused, 0, COUNT(bad));
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

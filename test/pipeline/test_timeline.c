@@ -6,6 +6,7 @@
 
 #include "lockstep/pipeline/timeline.h"
 #include "pipeline/schedule_rows.h"
+#include "run_tests.h"
 
 static ls_schedule *make(ls_schedule_kind kind, int stages, int micro_batches, int chunks)
 {
@@ -358,12 +359,10 @@ START_TEST(bad_input_is_refused)
 }
 END_TEST
 
-#define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
 
 int main(void)
 {
-    Suite *suite = suite_create("timeline");
-    TCase *cases = tcase_create("timeline");
+    TCase *cases = test_case("timeline", 0);
     tcase_add_loop_test(cases, timelines_are_the_pictures, 0, COUNT(pictures));
     tcase_add_test(cases, wide_names_keep_their_columns);
     tcase_add_loop_test(cases, every_size_follows_the_formulas, 1, 9);
@@ -372,10 +371,5 @@ int main(void)
     tcase_add_test(cases, live_bytes_are_weighed);
     tcase_add_test(cases, first_rank_of_the_interleaved_schedule);
     tcase_add_test(cases, bad_input_is_refused);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

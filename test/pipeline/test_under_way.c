@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lockstep/pipeline/schedule.h"
+#include "run_tests.h"
 
 /* One rank: where it is in its list, whether the task's pass is done and its result waits to be
  * sent, and how many of its messages in each direction nobody has taken. */
@@ -118,15 +119,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("under way");
-    TCase *cases = tcase_create("under way");
+    TCase *cases = test_case("under way", 0);
     tcase_add_test(cases, blocking_sends);
     tcase_add_test(cases, one_message_under_way);
     tcase_add_test(cases, larger_groups_need_more);
-    suite_add_tcase(suite, cases);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

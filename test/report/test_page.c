@@ -11,6 +11,7 @@
 #include "lockstep/pipeline/plan.h"
 #include "report/page_file.h"
 #include "report/svg.h"
+#include "run_tests.h"
 
 static char folder[64], made[96], file_path[128];
 
@@ -360,8 +361,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("page");
-    TCase *all = tcase_create("all");
+    TCase *all = test_case("all", 0);
     tcase_add_checked_fixture(all, enter, leave);
     tcase_add_test(all, only_what_is_committed_stays);
     tcase_add_test(all, bad_folders);
@@ -372,10 +372,5 @@ int main(void)
     tcase_add_test(all, layers_of_a_network);
     tcase_add_test(all, additions_across_grids);
     tcase_add_test(all, one_rank_and_grey_images);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "report/rank_groups.h"
+#include "run_tests.h"
 
 static bool same_remainder(const void *context, int a, int b)
 {
@@ -95,14 +96,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("rank_groups");
-    TCase *tests = tcase_create("rank_groups");
+    TCase *tests = test_case("rank_groups", 0);
     tcase_add_test(tests, names);
     tcase_add_test(tests, rows_of_a_result);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

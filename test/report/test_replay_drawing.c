@@ -5,6 +5,7 @@
 #include "pipeline/event_rows.h"
 #include "base/read_file.h"
 #include "report/replay_drawing.h"
+#include "run_tests.h"
 
 static void pass(event_rows *rows, int rank, const char *what, int micro_batch, uint64_t cpu_ns)
 {
@@ -182,15 +183,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("replay_drawing");
-    TCase *tcase = tcase_create("replay_drawing");
+    TCase *tcase = test_case("replay_drawing", 0);
     tcase_add_test(tcase, text_is_the_picture);
     tcase_add_test(tcase, pictures);
     tcase_add_test(tcase, layers);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 
 #include "report/progress.h"
 #include "report/text_table.h"
+#include "run_tests.h"
 
 START_TEST(numbers)
 {
@@ -108,17 +109,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("text_table");
-    TCase *all = tcase_create("all");
+    TCase *all = test_case("all", 0);
     tcase_add_test(all, numbers);
     tcase_add_test(all, times);
     tcase_add_test(all, counts);
     tcase_add_test(all, tables);
     tcase_add_test(all, silence);
-    suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
  * evaluation, where running statistics are constants. */
 #define LS_REAL_IS_F64
 #include "serial/net_fixture.h"
+#include "run_tests.h"
 
 static double loss_at(const fixture *f, const ls_batch *batch, ls_real *element, double value)
 {
@@ -88,24 +89,11 @@ START_TEST(built_in)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("net_gradient");
-    TCase *tc = tcase_create("net_gradient");
-    tcase_set_timeout(tc, 240);
+    TCase *tc = test_case("net_gradient", 240);
     tcase_add_loop_test(tc, every_kind, 0, NETS_TINY);
     tcase_add_loop_test(tc, in_evaluation, 0, NETS);
     tcase_add_loop_test(tc, built_in, 0, NETS - NETS_TINY);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

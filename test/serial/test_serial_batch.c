@@ -1,5 +1,6 @@
 /* test_serial_batch.c - what a batch may be, and what the loss over it means. */
 #include "serial/serial_fixture.h"
+#include "run_tests.h"
 
 static int same_bits(ls_real a, ls_real b)
 {
@@ -300,12 +301,9 @@ START_TEST(backward_needs_no_batch)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("serial_batch");
-    TCase *tc = tcase_create("serial_batch");
-    tcase_set_timeout(tc, 60);
+    TCase *tc = test_case("serial_batch", 60);
     tcase_add_loop_test(tc, all_ignored_gives_zeros, 0, N_TINY_SERIAL);
     tcase_add_loop_test(tc, loss_is_a_mean_over_valid_targets, 0, N_TINY_SERIAL);
     tcase_add_test(tc, samples_of_11_and_101_tokens);
@@ -314,15 +312,5 @@ Suite *suite(void)
     tcase_add_test(tc, rows_without_tokens_get_nothing);
     tcase_add_test(tc, bad_batches_are_refused);
     tcase_add_test(tc, backward_needs_no_batch);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -1,6 +1,7 @@
 /* test_serial_bert.c - padding, token types and the two losses of a masked-token model. That its
  * numbers are the formulas' and its gradients belong to them is tested with all other models. */
 #include "serial/serial_fixture.h"
+#include "run_tests.h"
 
 static int same_bits(ls_real a, ls_real b)
 {
@@ -343,12 +344,9 @@ START_TEST(bad_batches_are_refused)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("serial_bert");
-    TCase *tc = tcase_create("serial_bert");
-    tcase_set_timeout(tc, 60);
+    TCase *tc = test_case("serial_bert", 60);
     tcase_add_loop_test(tc, padding_is_invisible, 0, 2);
     tcase_add_loop_test(tc, padded_like_cut, 0, 2);
     tcase_add_loop_test(tc, nothing_but_padding, 0, 2);
@@ -358,15 +356,5 @@ Suite *suite(void)
     tcase_add_loop_test(tc, gradients_add_up, 0, 2);
     tcase_add_loop_test(tc, sums_over_sequences_are_trees, 0, 2);
     tcase_add_test(tc, bad_batches_are_refused);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

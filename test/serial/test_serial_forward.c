@@ -4,6 +4,7 @@
 #define LS_REAL_IS_F64
 #include "serial/naive_transformer.h"
 #include "serial/serial_fixture.h"
+#include "run_tests.h"
 
 static void check_forward(const fixture *f, const ls_batch *batch)
 {
@@ -57,22 +58,9 @@ START_TEST(every_model)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
-{
-    Suite *s = suite_create("serial_forward");
-    TCase *tc = tcase_create("serial_forward");
-    tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, every_model, 0, N_TINY_SERIAL);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
 int main(void)
 {
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    TCase *tc = test_case("serial_forward", 60);
+    tcase_add_loop_test(tc, every_model, 0, N_TINY_SERIAL);
+    return run_tests();
 }

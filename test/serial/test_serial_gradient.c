@@ -2,6 +2,7 @@
  * of the loss in binary64; dropout on, its masks held fixed by seed and step. */
 #define LS_REAL_IS_F64
 #include "serial/serial_fixture.h"
+#include "run_tests.h"
 
 /* The loss as a function of one element of one parameter. */
 static double loss_at(const fixture *f, const ls_batch *batch, ls_real *element, double value)
@@ -62,22 +63,9 @@ START_TEST(every_parameter)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
-{
-    Suite *s = suite_create("serial_gradient");
-    TCase *tc = tcase_create("serial_gradient");
-    tcase_set_timeout(tc, 240);
-    tcase_add_loop_test(tc, every_parameter, 0, N_TINY_SERIAL);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
 int main(void)
 {
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    TCase *tc = test_case("serial_gradient", 240);
+    tcase_add_loop_test(tc, every_parameter, 0, N_TINY_SERIAL);
+    return run_tests();
 }

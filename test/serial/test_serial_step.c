@@ -1,6 +1,7 @@
 /* test_serial_step.c - a training step as a whole: the same bits each time, tied uses, the norm of
  * the gradient, clipping, the update, memory. */
 #include "serial/serial_fixture.h"
+#include "run_tests.h"
 
 static const ls_update adamw = {.optimizer = LS_ADAMW,
                                 .lr = 0.01,
@@ -352,12 +353,9 @@ START_TEST(a_partial_store_is_refused)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("serial_step");
-    TCase *tc = tcase_create("serial_step");
-    tcase_set_timeout(tc, 60);
+    TCase *tc = test_case("serial_step", 60);
     tcase_add_loop_test(tc, three_steps_twice, 0, N_TINY_SERIAL);
     tcase_add_test(tc, dropout_follows_seed_and_step);
     tcase_add_test(tc, tied_uses_are_added);
@@ -369,15 +367,5 @@ Suite *suite(void)
     tcase_add_test(tc, backward_once);
     tcase_add_test(tc, an_end_that_is_wanted);
     tcase_add_test(tc, a_partial_store_is_refused);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

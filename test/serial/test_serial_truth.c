@@ -5,6 +5,7 @@
 
 #include "serial/serial_fixture.h"
 #include "serial/serial_runner.h"
+#include "run_tests.h"
 
 #ifdef LS_HAVE_OPENBLAS
 #define TRUTH_ENGINE LS_ENGINE_PLAIN
@@ -173,23 +174,10 @@ START_TEST(nano_models)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
-{
-    Suite *s = suite_create("serial_truth");
-    TCase *tc = tcase_create("serial_truth");
-    tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, tiny_models, 0, N_TINY_SERIAL);
-    tcase_add_loop_test(tc, nano_models, 0, 4);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
 int main(void)
 {
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    TCase *tc = test_case("serial_truth", 60);
+    tcase_add_loop_test(tc, tiny_models, 0, N_TINY_SERIAL);
+    tcase_add_loop_test(tc, nano_models, 0, 4);
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * Abramowitz and Stegun, lies within the bounds, forward and backward; another activation or
  * another constant does not. */
 #include "graph_evaluation.h"
+#include "run_tests.h"
 
 enum { SWEEPS = 400 };
 #define WIDEST 6.0
@@ -133,15 +134,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("foreign_erf");
-    TCase *tests = tcase_create("foreign_erf");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("foreign_erf", 60);
     tcase_add_test(tests, the_polynomial_is_right);
     tcase_add_test(tests, another_activation_is_not);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

@@ -2,6 +2,7 @@
  * what it says of every tensor make up the step that the serial model computes? */
 #define LS_REAL_IS_F64 /* the truth is in binary64 */
 #include "graph_evaluation.h"
+#include "run_tests.h"
 
 static void check_order(const ls_graph *graph, const char *model)
 {
@@ -156,15 +157,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("graph");
-    TCase *tests = tcase_create("graph");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("graph", 60);
     tcase_add_loop_test(tests, a_list_in_order, 0, N_TINY_SERIAL);
     tcase_add_loop_test(tests, makes_up_the_serial_step, 0, N_TINY_SERIAL);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

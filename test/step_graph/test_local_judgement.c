@@ -10,6 +10,7 @@
 #include "verify/tap_models.h"
 #include "train/checkpoint.h"
 #include "train/training.h"
+#include "run_tests.h"
 
 /* The first step of a run, its tensors in binary64. */
 typedef struct judged {
@@ -24,11 +25,6 @@ typedef struct judged {
     ls_graph *graph;
     double **values, **params;
 } judged;
-
-static void expect_ok(ls_status status)
-{
-    ck_assert_msg(status == LS_OK, "%s", ls_error_text());
-}
 
 static double *widened(const float *values, size_t n)
 {
@@ -212,16 +208,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("local_judgement");
-    TCase *tests = tcase_create("local_judgement");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("local_judgement", 60);
     tcase_add_loop_test(tests, a_right_run_is_within, 0, MODELS);
     tcase_add_loop_test(tests, a_coarser_file_is_within, 0, 2 * MODELS);
     tcase_add_test(tests, a_fault_is_found_where_it_is);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

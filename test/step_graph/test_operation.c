@@ -7,6 +7,7 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/rotary.h"
 #include "serial/serial_parts.h"
+#include "run_tests.h"
 
 /* Judges the kernels' tensor `name`, whose rows of the last dimension are ld apart (0: contiguous),
  * and keeps it as the operand of what follows. */
@@ -418,17 +419,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("operation");
-    TCase *tests = tcase_create("operation");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("operation", 60);
     tcase_add_loop_test(tests, kernels_lie_within_the_bounds, 0, 2 * N_TINY_SERIAL);
     tcase_add_test(tests, a_missing_operand_is_named);
     tcase_add_test(tests, a_bound_is_never_nan);
     tcase_add_test(tests, a_large_norm_is_known_well);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 #include "../serial/net_fixture.h"
 #include "graph_evaluation.h"
 #include "serial/serial_net.h"
+#include "run_tests.h"
 
 #ifdef LS_REAL_IS_F64
 static const ls_dtype dtype = LS_F64;
@@ -286,25 +287,12 @@ START_TEST(a_name_for_two_tensors_is_refused)
 }
 END_TEST
 
-Suite *suite(void);
-Suite *suite(void)
+int main(void)
 {
-    Suite *s = suite_create("operation_net");
-    TCase *tc = tcase_create("operation_net");
-    tcase_set_timeout(tc, 120);
+    TCase *tc = test_case("operation_net", 120);
     tcase_add_loop_test(tc, kernels_lie_within_their_bounds, 0, NETS);
     tcase_add_loop_test(tc, the_chain_gives_loss_and_gradients, 0, NETS);
     tcase_add_test(tc, names_and_shapes);
     tcase_add_loop_test(tc, a_name_for_two_tensors_is_refused, 0, 8);
-    suite_add_tcase(s, tc);
-    return s;
-}
-
-int main(void)
-{
-    SRunner *sr = srunner_create(suite());
-    srunner_run_all(sr, CK_NORMAL);
-    int failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

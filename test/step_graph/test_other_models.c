@@ -1,5 +1,6 @@
 /* Tensors of a model that differs in one constant or one rule do not lie within the bounds. */
 #include "graph_evaluation.h"
+#include "run_tests.h"
 
 typedef struct mistake {
     const char *node; /* where it must show */
@@ -94,15 +95,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("other_models");
-    TCase *tests = tcase_create("other_models");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("other_models", 60);
     tcase_add_loop_test(tests, another_model_lies_outside, 0,
                         (int)(sizeof mistakes / sizeof *mistakes));
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "step_graph/tensor_name.h"
+#include "run_tests.h"
 
 /* "step.mb.partial:rest", - for what is not said. */
 static void expect(const char *text, const char *wanted)
@@ -85,15 +86,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("tensor_name");
-    TCase *names = tcase_create("names");
-    suite_add_tcase(suite, names);
+    TCase *names = test_case("names", 0);
     tcase_add_test(names, taken_apart);
     tcase_add_test(names, no_prefixes);
     tcase_add_test(names, written_and_read_back);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

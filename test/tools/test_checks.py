@@ -157,9 +157,11 @@ def symbol_cases():
 
 def count_cases():
     ok, bad, skip = ('{"name": "a", "result": "%s"}\n' % r for r in ("OK", "TIMEOUT", "SKIP"))
+    cases = '{"name": "b", "result": "OK", "stdout": "skipped: x: y\\nskipped: z: y\\n"}\n'
     for log, meson_status, status, last in (
             (ok + ok, 0, 0, "2 passed, 0 failed"),
             (ok + skip, 0, 0, "1 passed, 0 failed, 1 skipped"),
+            (ok + cases, 0, 0, "2 passed, 0 failed, 2 skipped"),
             (ok + bad, 1, 1, "1 passed, 1 failed"), (ok, 2, 1, "1 passed, 1 failed"),
             ("", 0, 1, "0 passed, 0 failed"), (None, 0, 1, "0 passed, 1 failed"),
             (ok + '{"name', 0, 1, "1 passed, 1 failed")):

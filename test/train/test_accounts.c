@@ -3,6 +3,7 @@
 #include "lockstep/partition/share.h"
 #include "verify/verify.h"
 #include "run_fixture.h"
+#include "run_tests.h"
 
 static ls_train_result train(const ls_run *run)
 {
@@ -247,19 +248,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("accounts");
-    TCase *tests = tcase_create("memory and communication");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("memory and communication", 120);
     tcase_add_test(tests, memory_gpt2);
     tcase_add_test(tests, memory_llama);
     tcase_add_loop_test(tests, activations, 0, 2);
     tcase_add_loop_test(tests, counts_gpt2, 0, 2);
     tcase_add_loop_test(tests, counts_llama, 0, 2);
     tcase_add_test(tests, counts_row_first);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

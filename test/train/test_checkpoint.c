@@ -5,6 +5,7 @@
 
 #include "lockstep/io/safetensors.h"
 #include "run_fixture.h"
+#include "run_tests.h"
 
 static char folder[64];
 static char saved[96], again[96], damaged[96];
@@ -362,9 +363,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("checkpoints");
-    TCase *tests = tcase_create("checkpoint");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("checkpoint", 120);
     tcase_add_checked_fixture(tests, set_up, tear_down);
     tcase_add_loop_test(tests, any_layout_reads_what_any_wrote, 0, 6);
     tcase_add_test(tests, step_to_reach);
@@ -372,10 +371,5 @@ int main(void)
     tcase_add_test(tests, widening);
     tcase_add_test(tests, not_finite);
     tcase_add_test(tests, unwritable);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

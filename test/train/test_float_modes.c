@@ -6,6 +6,7 @@
 #include "lockstep/numerics/digest.h"
 #include "lockstep/serial/serial.h"
 #include "run_fixture.h"
+#include "run_tests.h"
 
 /* Runs in a mode, asserts afterwards. */
 static void train_in(const float_mode *mode, const ls_run *run, char ret_digest[65])
@@ -106,15 +107,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("float_modes");
-    TCase *tcase = tcase_create("float_modes");
-    tcase_set_timeout(tcase, 120);
+    TCase *tcase = test_case("float_modes", 120);
     tcase_add_loop_test(tcase, digest_of_a_run, 0, 2);
     tcase_add_loop_test(tcase, serial_model_by_hand, 0, 2);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
 
 #include "edited_file.h"
 #include "run_fixture.h"
+#include "run_tests.h"
 
 enum { PATH_BYTES = 300 };
 static char ours[PATH_BYTES], theirs[PATH_BYTES], edited[PATH_BYTES];
@@ -398,9 +399,7 @@ static void clean(void)
 
 int main(void)
 {
-    Suite *suite = suite_create("foreign checkpoints");
-    TCase *tests = tcase_create("foreign checkpoint");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("foreign checkpoint", 120);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
     tcase_add_checked_fixture(tests, set_up, clean);
     tcase_add_loop_test(tests, the_same_weights, 0, KINDS);
@@ -408,10 +407,5 @@ int main(void)
     tcase_add_loop_test(tests, half_precision, 0, 2);
     tcase_add_loop_test(tests, edited_files, 0, (int)(sizeof edits / sizeof edits[0]));
     tcase_add_test(tests, other_models);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -3,6 +3,7 @@
  * gradient, the norm, every parameter and the optimizer's state over three steps with dropout,
  * clipping and unequal numbers of valid targets have the serial bits on every rank. */
 #include "pipeline/grid_fixture.h"
+#include "run_tests.h"
 
 enum { GPT2, LLAMA, BERT_POST, BERT_PRE, MODELS };
 
@@ -250,18 +251,11 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("grid");
-    TCase *tests = tcase_create("grid");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("grid", 120);
     tcase_add_test(tests, rows_have_every_pair);
     tcase_add_loop_test(tests, every_pair, 0, MODELS);
     tcase_add_loop_test(tests, sixty_four_ranks, 0, 2);
     tcase_add_loop_test(tests, nothing_to_learn_from, 0, 5);
     tcase_add_loop_test(tests, other_models, 0, N_TINY_SERIAL);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -7,13 +7,9 @@
 
 #include "train/checkpoint.h"
 #include "train/run_fixture.h"
+#include "run_tests.h"
 
 enum { ARRAYS = 3 };
-
-static void expect_ok(ls_status status)
-{
-    ck_assert_msg(status == LS_OK, "%s", ls_error_text());
-}
 
 static void digest_of(const ls_run *run, char digest[65])
 {
@@ -91,14 +87,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("initial");
-    TCase *tests = tcase_create("initial");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("initial", 60);
     tcase_add_loop_test(tests, goes_on, 0, 3);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

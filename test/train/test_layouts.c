@@ -2,6 +2,7 @@
  * serial baseline - losses, every gradient, every parameter after every step. */
 #include "verify/verify.h"
 #include "run_fixture.h"
+#include "run_tests.h"
 
 /* Verifies every legal tp of a model, for both engines and both precisions, over 3 steps; in
  * binary32 also with sequence parallelism, which the row-first MLP does not have. */
@@ -234,9 +235,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("layouts");
-    TCase *tests = tcase_create("tensor parallel");
-    tcase_set_timeout(tests, 200);
+    TCase *tests = test_case("tensor parallel", 200);
     tcase_add_test(tests, gpt2);
     tcase_add_test(tests, gpt2_gathered_loss_with_smoothing);
     tcase_add_test(tests, llama);
@@ -244,16 +243,9 @@ int main(void)
     tcase_add_test(tests, sequences_that_nothing_divides);
     tcase_add_loop_test(tests, bert, 0, 2);
     tcase_add_test(tests, row_first);
-    suite_add_tcase(suite, tests);
-    tests = tcase_create("every axis");
-    tcase_set_timeout(tests, 200);
+    tests = test_case("every axis", 200);
     tcase_add_loop_test(tests, every_axis, 0, 4);
     tcase_add_test(tests, hundred_steps);
     tcase_add_test(tests, batch_of_the_run);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
 #include "io/scratch.h"
 #include "lockstep/io/safetensors.h"
 #include "train/checkpoint.h"
+#include "run_tests.h"
 
 typedef struct fixture {
     ls_config config;
@@ -155,15 +156,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("net_checkpoint");
-    TCase *tcase = tcase_create("net_checkpoint");
+    TCase *tcase = test_case("net_checkpoint", 0);
     tcase_add_unchecked_fixture(tcase, scratch_setup, scratch_teardown);
     tcase_add_test(tcase, states_come_back);
     tcase_add_test(tcase, refuses);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
 #include "lockstep/io/safetensors.h"
 #include "net_run.h"
 #include "train/training.h"
+#include "run_tests.h"
 
 static const char *const models[] = {"alexnet-nano", "resnet-nano"};
 
@@ -231,20 +232,13 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("net_run");
-    TCase *tests = tcase_create("net_run");
+    TCase *tests = test_case("net_run", 240);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
-    tcase_set_timeout(tests, 240);
     tcase_add_loop_test(tests, drawn_images_are_learnt, 0, 2);
     tcase_add_loop_test(tests, a_small_net_learns_in_both_precisions, 0, 4);
     tcase_add_loop_test(tests, saved_and_loaded, 0, 2);
     tcase_add_test(tests, given_batches);
     tcase_add_test(tests, part_of_a_batch);
     tcase_add_test(tests, refused);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

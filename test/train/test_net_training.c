@@ -8,6 +8,7 @@
 #include "net_run.h"
 #include "train/rank_model.h"
 #include "train/trace_file.h"
+#include "run_tests.h"
 
 /* Dropout, response norms, groups; batch norm with its running statistics. Clipping is on, so the
  * norm takes part. */
@@ -344,10 +345,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("net_training");
-    TCase *tests = tcase_create("net_training");
+    TCase *tests = test_case("net_training", 240);
     tcase_add_unchecked_fixture(tests, scratch_setup, scratch_teardown);
-    tcase_set_timeout(tests, 240);
     tcase_add_loop_test(tests, every_axis, 0, 4);
     tcase_add_loop_test(tests, many_ranks, 0, 2);
     tcase_add_loop_test(tests, uneven_batches, 0, 2);
@@ -356,10 +355,5 @@ int main(void)
     tcase_add_test(tests, trace);
     tcase_add_test(tests, views_of_parameters);
     tcase_add_test(tests, another_image_on_one_rank);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 #include "verify/verify.h"
 #include "pipeline/gradient_slots.h"
 #include "plan_fixture.h"
+#include "run_tests.h"
 
 /* Models of 5 layers, small enough for hundreds of runs. */
 static ls_run small_run(const char *name, const ls_text *text)
@@ -304,9 +305,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("plan against runs");
-    TCase *tests = tcase_create("to the byte and the call");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("to the byte and the call", 120);
     tcase_add_loop_test(tests, tensor_parallel, 0, 2);
     tcase_add_loop_test(tests, pipelines, 0, 12);
     tcase_add_test(tests, replicas);
@@ -316,10 +315,5 @@ int main(void)
     tcase_add_test(tests, bert);
     tcase_add_test(tests, stages_of_parameters);
     tcase_add_test(tests, one_order_one_answer);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

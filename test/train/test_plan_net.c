@@ -6,6 +6,7 @@
 #include "../parallel/net_layouts.h"
 #include "net_run.h"
 #include "plan_fixture.h"
+#include "run_tests.h"
 
 static void check_layouts(const char *name, ls_dtype dtype, size_t batch)
 {
@@ -96,16 +97,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("plan_net");
-    TCase *tests = tcase_create("plan_net");
-    tcase_set_timeout(tests, 240);
+    TCase *tests = test_case("plan_net", 240);
     tcase_add_loop_test(tests, every_layout, 0, 4);
     tcase_add_loop_test(tests, more_ranks_than_channels, 0, 2);
     tcase_add_test(tests, halo);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 #include "parallel/stage_fixture.h"
 #include "train/gather.h"
 #include "train/run_fixture.h"
+#include "run_tests.h"
 
 /* GPT-2's choices with 4 kv heads: at tp 6 and 12 they are shared. */
 static ls_config grouped_config(void)
@@ -271,16 +272,9 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("replicas");
-    TCase *tests = tcase_create("replicas");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("replicas", 120);
     tcase_add_loop_test(tests, hundred_steps, 0, 2);
     tcase_add_test(tests, drift_is_reported);
     tcase_add_test(tests, inputs_must_be_replicated);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -5,6 +5,7 @@
 
 #include "lockstep/comm/collectives.h"
 #include "train/net_run.h"
+#include "run_tests.h"
 
 enum { STACK_BYTES = 128 << 10, RANKS = 6 };
 
@@ -124,15 +125,8 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("small_stack");
-    TCase *tests = tcase_create("small_stack");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("small_stack", 60);
     tcase_add_test(tests, world);
     tcase_add_loop_test(tests, training, 0, 8);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

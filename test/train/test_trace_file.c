@@ -7,6 +7,7 @@
 #include "base/read_file.h"
 #include "pipeline/event_rows.h"
 #include "train/trace_file.h"
+#include "run_tests.h"
 
 static const char *const PATH = "trace_file_test.json";
 
@@ -386,8 +387,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("trace_file");
-    TCase *tcase = tcase_create("trace_file");
+    TCase *tcase = test_case("trace_file", 60);
     tcase_add_test(tcase, what_is_written_is_read);
     tcase_add_test(tcase, one_event_at_a_time);
     tcase_add_test(tcase, what_is_no_trace_is_refused);
@@ -395,11 +395,5 @@ int main(void)
     tcase_add_test(tcase, networks_that_are_none_are_refused);
     tcase_add_test(tcase, any_byte_changed);
     tcase_add_test(tcase, files_that_cannot_be_written);
-    tcase_set_timeout(tcase, 60);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

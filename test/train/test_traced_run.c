@@ -6,6 +6,7 @@
 #include "lockstep/pipeline/replay.h"
 #include "run_fixture.h"
 #include "train/trace_file.h"
+#include "run_tests.h"
 
 static const char *const PATH = "traced_run_test.json";
 
@@ -239,17 +240,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("traced_run");
-    TCase *tcase = tcase_create("traced_run");
+    TCase *tcase = test_case("traced_run", 120);
     tcase_add_test(tcase, bubbles_of_real_runs);
     tcase_add_test(tcase, grids_leave_whole_traces);
     tcase_add_test(tcase, runs_that_go_on_are_traced);
     tcase_add_test(tcase, what_cannot_be_traced_is_refused);
-    tcase_set_timeout(tcase, 120);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_tests();
 }

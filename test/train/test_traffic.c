@@ -6,6 +6,7 @@
  * GPT-2's choices, 2 layers, D 24, 12 heads, F 36, a vocabulary of 300 padded to 384, 7 positions;
  * batches of 4 sequences of 6 tokens: 24 tokens, 576 numbers between two blocks, 2304 bytes. */
 #include "pipeline/grid_fixture.h"
+#include "run_tests.h"
 
 typedef struct traffic {
     const char *what;
@@ -130,14 +131,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("traffic");
-    TCase *tests = tcase_create("traffic");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("traffic", 60);
     tcase_add_test(tests, known_numbers);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -4,6 +4,7 @@
  * of all replicas, also with one replica alone. */
 #include "parallel/known_loss.h"
 #include "pipeline/grid_fixture.h"
+#include "run_tests.h"
 
 typedef struct weighing {
     grid_run run;
@@ -92,14 +93,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("weights in grids");
-    TCase *tests = tcase_create("weights");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("weights", 60);
     tcase_add_loop_test(tests, every_target_weighs_the_same, 0, EXAMPLES);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -6,6 +6,7 @@
 #include "lockstep/numerics/tree.h"
 #include "verify/assemble.h"
 #include "verify/tap_models.h"
+#include "run_tests.h"
 
 enum { STEPS = 2 };
 
@@ -371,9 +372,7 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("assemble");
-    TCase *tests = tcase_create("assemble");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("assemble", 120);
     tcase_add_loop_test(tests, every_point, 0, MODELS);
     tcase_add_loop_test(tests, every_layout, 0, MODELS);
     tcase_add_loop_test(tests, binary64, 0, MODELS);
@@ -381,10 +380,5 @@ int main(void)
     tcase_add_test(tests, partials_make_the_sum);
     tcase_add_test(tests, what_must_not_pass);
     tcase_add_test(tests, names);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -8,6 +8,7 @@
 #include "verify/assemble.h"
 #include "step_graph/graph.h"
 #include "verify/tap_models.h"
+#include "run_tests.h"
 
 enum { STEPS = 2 };
 
@@ -18,11 +19,6 @@ typedef struct watched {
     float **values[STEPS][2]; /* [step][phase][param] */
     double loss[STEPS], norm[STEPS];
 } watched;
-
-static void expect_ok(ls_status status)
-{
-    ck_assert_msg(status == LS_OK, "%s", ls_error_text());
-}
 
 static ls_status keep_tensor(void *context, uint64_t step, ls_phase phase, const ls_param *param,
                              ls_dtype dtype, const void *values)
@@ -323,17 +319,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("param_views");
-    TCase *tests = tcase_create("param_views");
-    tcase_set_timeout(tests, 120);
+    TCase *tests = test_case("param_views", 120);
     tcase_add_loop_test(tests, every_layout, 0, MODELS);
     tcase_add_loop_test(tests, without_clipping, 0, MODELS);
     tcase_add_test(tests, copies_that_differ);
     tcase_add_loop_test(tests, nodes_of_views, 0, MODELS);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

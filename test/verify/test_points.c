@@ -9,6 +9,7 @@
 #include "serial/serial_parts.h"
 #include "train/checkpoint.h"
 #include "train/training.h"
+#include "run_tests.h"
 
 /* The first step of a model, serial and seen by a tap. */
 typedef struct pair {
@@ -22,11 +23,6 @@ typedef struct pair {
     ls_step_batch batch;
     ls_assembly *seen;
 } pair;
-
-static void expect_ok(ls_status status)
-{
-    ck_assert_msg(status == LS_OK, "%s", ls_error_text());
-}
 
 /* Both forward; the parallel one backward too. */
 static void begin(pair *p, model m)
@@ -238,17 +234,10 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("points");
-    TCase *tests = tcase_create("points");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("points", 60);
     tcase_add_loop_test(tests, forward_points, 0, MODELS);
     tcase_add_test(tests, sums_with_the_residual);
     tcase_add_loop_test(tests, gradients_of_biases, 0, MODELS);
     tcase_add_test(tests, gradients_of_matrices);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

@@ -6,6 +6,7 @@
 
 #include "lockstep/parallel/layout/sharding.h"
 #include "verify/sweep.h"
+#include "run_tests.h"
 
 enum { NAME = 256 };
 
@@ -253,18 +254,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("sweep");
-    TCase *tests = tcase_create("sweep");
+    TCase *tests = test_case("sweep", 0);
     tcase_add_loop_test(tests, legal_and_once, 0, MODELS);
     tcase_add_loop_test(tests, every_grid_point, 0, MODELS);
     tcase_add_test(tests, every_schedule);
     tcase_add_loop_test(tests, pairs, 0, MODELS);
     tcase_add_loop_test(tests, networks, 0, NETS);
     tcase_add_test(tests, strategies_of_networks);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }

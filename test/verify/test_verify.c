@@ -4,6 +4,7 @@
 
 #include "verify/record.h"
 #include "train/run_fixture.h"
+#include "run_tests.h"
 
 static ls_run small_run(ls_config *config, const ls_text *text)
 {
@@ -204,19 +205,12 @@ END_TEST
 
 int main(void)
 {
-    Suite *suite = suite_create("verify");
-    TCase *tests = tcase_create("verify");
-    tcase_set_timeout(tests, 60);
+    TCase *tests = test_case("verify", 60);
     tcase_add_test(tests, first_departure);
     tcase_add_test(tests, backward_order);
     tcase_add_test(tests, first_undefined);
     tcase_add_test(tests, description);
     tcase_add_test(tests, nothing_and_another);
     tcase_add_test(tests, distance_to_truth);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return run_tests();
 }
