@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/memory_account.h"
+#include "base/allocate.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define GUARDED 1
@@ -63,10 +64,8 @@ static _Alignas(ALIGNMENT) unsigned char nothing[ALIGNMENT];
 ls_status ls_arena_create(ls_arena **ret_arena, ls_memory *memory, ls_memory_category category)
 {
     ls_status status = LS_OK;
-    ls_arena *arena = calloc(1, sizeof *arena);
-    if (arena == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for an arena of %s",
-                ls_memory_category_name(category));
+    ls_arena *arena = NULL;
+    LS_NEW(arena, 1);
     arena->memory = memory;
     arena->category = category;
     ls_memory_hold(memory);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory_account.h"
+#include "base/allocate.h"
 
 typedef struct held {
     size_t now, peak;
@@ -40,8 +41,8 @@ const char *ls_memory_category_name(ls_memory_category category)
 ls_status ls_memory_create(ls_memory **ret_memory)
 {
     ls_status status = LS_OK;
-    ls_memory *memory = calloc(1, sizeof *memory);
-    if (memory == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a memory account");
+    ls_memory *memory = NULL;
+    LS_NEW(memory, 1);
     *ret_memory = memory;
 exit:
     return status;

@@ -7,6 +7,7 @@
 #include "base/error_record.h"
 #include "base/thread_mode.h"
 #include "lockstep/base/show.h"
+#include "base/append.h"
 
 static _Thread_local ls_error record;
 
@@ -120,9 +121,8 @@ void ls_error_rename(const char *from, const char *to)
     to = ls_show(to);
     if (record.status == LS_OK || length == 0) return;
     for (; used < sizeof text && (next = strstr(at, name)) != NULL; at = next + length)
-        used +=
-            (size_t)snprintf(text + used, sizeof text - used, "%.*s%s", (int)(next - at), at, to);
-    if (used < sizeof text) used += (size_t)snprintf(text + used, sizeof text - used, "%s", at);
+        used = ls_append(text, sizeof text, used, "%.*s%s", (int)(next - at), at, to);
+    if (used < sizeof text) used = ls_append(text, sizeof text, used, "%s", at);
     if (used >= sizeof text) memcpy(text + sizeof text - 4, "...", 4);
     memcpy(record.text, text, sizeof text);
 }

@@ -43,7 +43,8 @@ ls_status ls_condition_init(pthread_cond_t *condition)
     const int error = pthread_cond_init(condition, &attributes);
     pthread_condattr_destroy(&attributes);
     if (error != 0)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a condition variable: %s", strerror(error));
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a condition variable: %s",
+                strerror(error));
 exit:
     return status;
 }

@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "comm/collective.h"
 #include "comm/world_state.h"
+#include "base/allocate.h"
 
 struct ls_exchange {
     ls_group *group;
@@ -130,8 +131,8 @@ ls_status ls_exchange_begin(ls_group *group, int tag, const ls_piece *sends, siz
     ls_status status = LS_OK;
     size_t sent_bytes = 0, received_bytes = 0, largest = 0, e = ls_dtype_bytes(dtype);
     int size = group->team->size, own = group->member;
-    ls_exchange *exchange = calloc(1, sizeof *exchange);
-    if (exchange == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for an exchange");
+    ls_exchange *exchange = NULL;
+    LS_NEW(exchange, 1);
     exchange->group = group;
     exchange->tag = tag;
     exchange->dtype = dtype;

@@ -6,6 +6,7 @@
 #include "comm/abort.h"
 #include "comm/collective.h"
 #include "comm/group_state.h"
+#include "base/allocate.h"
 
 /* ---- teams and handles */
 
@@ -127,10 +128,10 @@ ls_status ls_group_split(ls_group *parent, int color, int key, const char *name,
     ls_group *group = NULL;
     split_wish wish = {color, key};
     size_t n = (size_t)team->size;
-    candidate *members = malloc(n * sizeof *members);
-    int *world_ranks = malloc(n * sizeof *world_ranks);
-    if (members == NULL || world_ranks == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to split group %s", team->name);
+    candidate *members = NULL;
+    int *world_ranks = NULL;
+    LS_ROOM(members, n);
+    LS_ROOM(world_ranks, n);
     LS_TRY(ls_collective_enter(parent, (ls_call){.kind = LS_CALL_SPLIT}, &wish, NULL, 0));
 
     int size = 0, own = 0;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/size.h"
+#include "base/allocate.h"
 
 /* A node that somebody holds. */
 typedef struct held_node {
@@ -56,18 +57,15 @@ ls_status ls_sum_plan_create(ls_sum_plan **ret_plan, const ls_binary_tree *tree,
     ls_status status = LS_OK;
     held_node *held = NULL;
     size_t n = 0, top = 0;
-    ls_sum_plan *plan = calloc(1, sizeof *plan);
+    ls_sum_plan *plan = NULL;
     for (size_t m = 0; m < members; m++) n = ls_size_plus(n, n_nodes[m]);
     if (n > LS_SIZE_MOST / sizeof *held - 1)
         LS_FAIL(LS_ERR_INPUT, "sum plan: %zu parts of %zu members are more than can be addressed",
                 n, members);
-    held = malloc((n + 1) * sizeof *held);
-    if (plan == NULL || held == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a sum plan of %zu parts", n);
-    plan->parts = malloc((n + 1) * sizeof *plan->parts);
-    plan->member_parts = calloc(members + 1, sizeof *plan->member_parts);
-    if (plan->parts == NULL || plan->member_parts == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a sum plan of %zu parts", n);
+    LS_ROOM(held, n + 1);
+    LS_NEW(plan, 1);
+    LS_ROOM(plan->parts, n + 1);
+    LS_NEW(plan->member_parts, members + 1);
     for (size_t m = 0; m < members; m++) {
         plan->member_parts[m] = n_nodes[m];
         for (size_t j = 0; j < n_nodes[m]; j++)
@@ -97,16 +95,16 @@ ls_status ls_sum_plan_create_pixels(ls_sum_plan **ret_plan, const ls_pixel_tree 
     ls_binary_tree numbered = ls_pixel_tree_numbered(tree);
     size_t n = 0;
     ls_node *nodes = NULL;
-    const ls_node **of_member = malloc((members + 1) * sizeof *of_member);
-    size_t *counts = malloc((members + 1) * sizeof *counts);
+    const ls_node **of_member = NULL;
+    size_t *counts = NULL;
     if (ls_size_product(tree->images, tree->rows, tree->columns) > LS_SIZE_MOST)
         LS_FAIL(LS_ERR_INPUT,
                 "sum plan: %zu images of %zu x %zu granules are more than can be counted",
                 tree->images, tree->rows, tree->columns);
     for (size_t m = 0; m < members; m++) n += ls_pixel_forest(tree, areas[m], NULL);
-    nodes = malloc((n + 1) * sizeof *nodes);
-    if (of_member == NULL || counts == NULL || nodes == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a sum plan of %zu parts", n);
+    LS_ROOM(nodes, n + 1);
+    LS_ROOM(of_member, members + 1);
+    LS_ROOM(counts, members + 1);
     n = 0;
     for (size_t m = 0; m < members; m++) {
         of_member[m] = nodes + n;

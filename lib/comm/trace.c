@@ -7,6 +7,7 @@
 
 #include "comm/trace_lane.h"
 #include "lockstep/base/clock.h"
+#include "base/allocate.h"
 
 struct ls_trace {
     ls_trace_lane *lanes; /* while a world runs */
@@ -38,8 +39,8 @@ static void empty(ls_trace *trace)
 ls_status ls_trace_create(ls_trace **ret_trace)
 {
     ls_status status = LS_OK;
-    ls_trace *trace = calloc(1, sizeof *trace);
-    if (trace == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace");
+    ls_trace *trace = NULL;
+    LS_NEW(trace, 1);
     *ret_trace = trace;
 exit:
     return status;
@@ -103,14 +104,13 @@ ls_status ls_trace_close(ls_trace *trace, const ls_world *world)
     ls_status status = LS_OK;
     ls_event_log *log = &trace->log;
     size_t n = (size_t)world->n_ranks, n_teams = (size_t)world->n_teams, i = 0;
-    const ls_team **teams = malloc(n_teams * sizeof *teams);
-    int *renumbered = malloc(n_teams * sizeof *renumbered);
-    log->groups = calloc(n_teams, sizeof *log->groups);
-    log->events = calloc(n, sizeof *log->events);
-    log->n_events = calloc(n, sizeof *log->n_events);
-    if (teams == NULL || renumbered == NULL || log->groups == NULL || log->events == NULL ||
-        log->n_events == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the groups of a trace");
+    const ls_team **teams = NULL;
+    int *renumbered = NULL;
+    LS_NEW(log->groups, n_teams);
+    LS_NEW(log->events, n);
+    LS_NEW(log->n_events, n);
+    LS_ROOM(teams, n_teams);
+    LS_ROOM(renumbered, n_teams);
     for (const ls_team *team = world->teams; team != NULL; team = team->next) teams[i++] = team;
     assert(i == n_teams);
     qsort(teams, n_teams, sizeof *teams, by_first_member);

@@ -9,6 +9,7 @@
 #include "conformance/judge_flight.h"
 #include "conformance/judge_look.h"
 #include "conformance/judge_operations.h"
+#include "base/allocate.h"
 
 static const uint64_t DEFAULT_TIMEOUT_NS = 20u * (uint64_t)1000000000u;
 enum { DEFAULT_RANKS = 8, MAX_CASES = 64, MAX_SEEN = MAX_CASES * JUDGE_MAX_RANKS };
@@ -256,11 +257,11 @@ ls_status ls_judge(const ls_backend *backend, const ls_judge_options *options,
 {
     ls_status status = LS_OK;
     ls_thread_mode mode;
-    judging *j = calloc(1, sizeof *j);
-    ls_judge_report *report = calloc(1, sizeof *report);
+    judging *j = NULL;
+    ls_judge_report *report = NULL;
     ls_thread_mode_set(&mode);
-    if (j == NULL || report == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a judgement");
+    LS_NEW(j, 1);
+    LS_NEW(report, 1);
     if (options != NULL) j->options = *options;
     if (j->options.max_ranks == 0) j->options.max_ranks = DEFAULT_RANKS;
     if (j->options.timeout_ns == 0) j->options.timeout_ns = DEFAULT_TIMEOUT_NS;

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/clock.h"
 #include "conformance/judge_operations.h"
+#include "base/append.h"
 
 enum { COUNTS = 10, RANGE = 99 };
 
@@ -28,9 +29,9 @@ static void note_count(judge_trial *trial, size_t n)
 /* "shares 3 2 0" */
 static void name_shares(const judge_trial *trial, const size_t *starts, char *text, size_t size)
 {
-    int at = snprintf(text, size, "shares");
-    for (int r = 0; r < trial->ranks && at >= 0 && (size_t)at < size; r++)
-        at += snprintf(text + at, size - (size_t)at, " %zu", starts[r + 1] - starts[r]);
+    size_t at = ls_append(text, size, 0, "shares");
+    for (int r = 0; r < trial->ranks; r++)
+        at = ls_append(text, size, at, " %zu", starts[r + 1] - starts[r]);
 }
 
 /* What the calls read. */

@@ -17,6 +17,7 @@
 #include "base/thread.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/show.h"
+#include "base/append.h"
 
 static const size_t STACK_BYTES = (size_t)8 << 20;
 enum { DELAY_MAX_NS = 200000, LOOK_NS = 20000000 };
@@ -171,9 +172,9 @@ static void list_ranks(const watched *w, const bool *listed, char *text, size_t 
     int n = 0;
     size_t at = 0;
     for (int r = 0; r < w->flight.ranks; r++) n += listed[r];
-    at += (size_t)snprintf(text, size, n == 1 ? "rank" : "ranks");
-    for (int r = 0, k = 0; r < w->flight.ranks && at < size; r++)
-        if (listed[r]) at += (size_t)snprintf(text + at, size - at, k++ ? ", %d" : " %d", r);
+    at = ls_append(text, size, 0, n == 1 ? "rank" : "ranks");
+    for (int r = 0, k = 0; r < w->flight.ranks; r++)
+        if (listed[r]) at = ls_append(text, size, at, k++ ? ", %d" : " %d", r);
 }
 
 static void describe_hang(watched *w, judge_landing *landing)

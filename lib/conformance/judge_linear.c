@@ -7,6 +7,7 @@
 
 #include "conformance/judge_operations.h"
 #include "conformance/judge_product.h"
+#include "base/append.h"
 
 enum { SHAPES = 9, RANGE = 9 };
 
@@ -64,13 +65,12 @@ static ls_status prepare_shape(judge_trial *trial, bool column, linear_view **re
     LS_TRY(ls_trial_cut(trial, G, c->granule, c->cut, &v->shape.cut.starts));
     if (!c->bias) trial->traits |= JUDGE_NO_BIAS;
     if (c->B > 1) trial->traits |= JUDGE_SEVERAL_SEQUENCES;
-    int at = snprintf(trial->label, sizeof trial->label, "tokens %zu x %zu, in %zu, out %zu, %s%s",
-                      c->B, c->S, v->shape.in, v->shape.out, c->bias ? "bias" : "no bias",
-                      c->zero ? ", x 0" : "");
-    at += snprintf(trial->label + at, sizeof trial->label - (size_t)at, ", cut");
-    for (int r = 0; r <= trial->ranks && (size_t)at < sizeof trial->label; r++)
-        at += snprintf(trial->label + at, sizeof trial->label - (size_t)at, " %zu",
-                       v->shape.cut.starts[r]);
+    size_t at = ls_append(trial->label, sizeof trial->label, 0,
+                          "tokens %zu x %zu, in %zu, out %zu, %s%s", c->B, c->S, v->shape.in,
+                          v->shape.out, c->bias ? "bias" : "no bias", c->zero ? ", x 0" : "");
+    at = ls_append(trial->label, sizeof trial->label, at, ", cut");
+    for (int r = 0; r <= trial->ranks; r++)
+        at = ls_append(trial->label, sizeof trial->label, at, " %zu", v->shape.cut.starts[r]);
     *ret_view = v;
 exit:
     return status;

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/show.h"
 #include "lockstep/numerics/compare.h"
+#include "base/append.h"
 
 bool ls_judge_is_right(const judge_tensor *tensor, size_t i, double got)
 {
@@ -25,12 +26,11 @@ static void name_place(const judge_tensor *tensor, int rank, size_t i, char *tex
     size_t index[3] = {0, 0, i % tensor->inner};
     index[1] = i / tensor->inner % own;
     index[0] = i / tensor->inner / own;
-    int at = snprintf(text, size, "%s", tensor->name);
+    size_t at = ls_append(text, size, 0, "%s", tensor->name);
     bool any = false;
     for (int d = 0; d < 3; d++) any = any || dims[d] != 1;
-    for (int d = 0; d < 3 && at >= 0 && (size_t)at < size; d++)
-        if (dims[d] != 1 || (!any && d == 1))
-            at += snprintf(text + at, size - (size_t)at, "[%zu]", index[d]);
+    for (int d = 0; d < 3; d++)
+        if (dims[d] != 1 || (!any && d == 1)) at = ls_append(text, size, at, "[%zu]", index[d]);
 }
 
 /* Results of all ranks: whether they agree and are well. Of several that failed the first in time:

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "conformance/judge_look.h"
+#include "base/append.h"
 
 static const double NOT_A_NUMBER = (double)NAN;
 
@@ -356,6 +357,6 @@ void ls_judge_common(const judge_seen *seen, size_t n, char *text, size_t size)
     }
     for (int c = 0; c < 2 * N_TRAITS && at < size; c++)
         if (conditions[c])
-            at += (size_t)snprintf(text + at, size - at, "%s%s", at > 0 ? ", " : "",
-                                   c % 2 ? TRAIT_TEXTS[c / 2].without : TRAIT_TEXTS[c / 2].with);
+            at = ls_append(text, size, at, "%s%s", at > 0 ? ", " : "",
+                           c % 2 ? TRAIT_TEXTS[c / 2].without : TRAIT_TEXTS[c / 2].with);
 }

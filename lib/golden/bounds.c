@@ -8,6 +8,7 @@
 #include "golden/bounds_start.h"
 #include "golden/bounds_truth.h"
 #include "model/view_rows.h"
+#include "base/allocate.h"
 
 enum { PROBES = 4 };
 /* A bound is `margin` times the farthest that a tensor moved, and `roundings` of its largest value.
@@ -98,7 +99,7 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *view)
         *values = truth->placed ? l->options->place(l->options->context, view->step, node)
                                 : malloc((n + 1) * sizeof **values);
         if (!*values)
-            LS_FAIL(LS_ERR_MEMORY, "no memory for %zu values of %s in binary64", n,
+            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu values of %s in binary64", n,
                     truth->graph->nodes[node].name);
     }
     const ls_graph_node *of = &truth->graph->nodes[node];
@@ -214,10 +215,10 @@ static ls_status noise(looking *l, const ls_run *run, ls_bounds_start *start, ls
     const ls_truth *truth = l->truth;
     const size_t nodes = truth->graph->count, n = truth->steps * nodes;
     ls_moved *moved = l->moved;
-    double *apart = calloc(truth->steps + 1, sizeof *apart);
+    double *apart = NULL;
 
     l->moved = NULL;
-    if (!apart) LS_FAIL(LS_ERR_MEMORY, "no memory for a bound per step");
+    LS_NEW(apart, truth->steps + 1);
     for (size_t s = 0; s < truth->steps; s++)
         apart[s] = steps_apart(run, truth->first, truth->first + s);
     LS_TRY(ls_moved_create(&l->moved, truth->graph, truth->steps));
@@ -264,7 +265,7 @@ static ls_status set_rows(ls_truth *to, size_t i, const double *values, const ls
     ls_status status = LS_OK;
     double *rows = to->rows[i] = malloc((moved->groups + 1) * sizeof *rows);
     const double all = sqrt(moved->squares[moved->groups]);
-    if (!rows) LS_FAIL(LS_ERR_MEMORY, "no memory for a bound per row");
+    if (!rows) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a bound per row");
     for (size_t g = 0; g < moved->groups; g++) {
         const size_t first = g * moved->run, left = moved->elements - first;
         const double value =
@@ -304,7 +305,9 @@ static ls_status set_wide_param(ls_truth *to, size_t i, const double *values, co
     allowance a = narrow;
     a.roundings = wide.roundings;
     double *right = to->values[i] = malloc((n + 1) * sizeof *right);
-    if (!right) LS_FAIL(LS_ERR_MEMORY, "no memory for a parameter's %zu values in binary64", n);
+    if (!right)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a parameter's %zu values in binary64",
+                n);
     for (size_t e = 0; e < n; e++) right[e] = given[e] + (values[e] - rounded[e]);
     LS_TRY(set_bound(to, i, right, moved, a, ls_unit_roundoff(LS_F32)));
 exit:

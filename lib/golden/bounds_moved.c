@@ -1,5 +1,6 @@
 /* bounds_moved.c - distances of runs, taken together. */
 #include "golden/bounds_moved.h"
+#include "base/allocate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -34,17 +35,16 @@ ls_status ls_moved_create(ls_moved **ret_moved, const ls_graph *graph, size_t st
 {
     ls_status status = LS_OK;
     const size_t count = steps * graph->count;
-    ls_moved *all = calloc(count + 1, sizeof *all);
-    if (!all) LS_FAIL(LS_ERR_MEMORY, "no memory for a bound per tensor");
+    ls_moved *all = NULL;
+    LS_NEW(all, count + 1);
     for (size_t i = 0; i < count; i++) {
         const int node = (int)(i % graph->count);
         ls_moved *m = &all[i];
         m->elements = ls_graph_elements(graph, node);
         m->run = ls_bounds_run(graph, node);
         m->groups = (m->elements + m->run - 1) / m->run;
-        m->squares = calloc(m->groups + 1, sizeof *m->squares);
-        m->now = calloc(m->groups + 1, sizeof *m->now);
-        if (!m->squares || !m->now) LS_FAIL(LS_ERR_MEMORY, "no memory for a bound per row");
+        LS_NEW(m->squares, m->groups + 1);
+        LS_NEW(m->now, m->groups + 1);
     }
     *ret_moved = all;
     all = NULL;

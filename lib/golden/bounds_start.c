@@ -9,6 +9,7 @@
 #include "lockstep/numerics/random.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_metadata.h"
+#include "base/allocate.h"
 
 double ls_unit_roundoff(ls_dtype dtype)
 {
@@ -42,11 +43,9 @@ static ls_status make(const ls_param_table *table, double ***ret_arrays)
 {
     ls_status status = LS_OK;
     double **arrays = *ret_arrays = calloc(table->count + 1, sizeof *arrays);
-    if (!arrays) LS_FAIL(LS_ERR_MEMORY, "no memory for a table of parameters");
+    if (!arrays) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a table of parameters");
     for (size_t p = 0; p < table->count; p++) {
-        arrays[p] = calloc(ls_param_elements(&table->params[p]) + 1, sizeof **arrays);
-        if (!arrays[p])
-            LS_FAIL(LS_ERR_MEMORY, "no memory for %s in binary64", table->params[p].name);
+        LS_NEW(arrays[p], ls_param_elements(&table->params[p]) + 1);
     }
 exit:
     return status;

@@ -1,5 +1,6 @@
 /* bounds_truth.c - truths made, asked and freed. */
 #include "golden/bounds_truth.h"
+#include "base/allocate.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,17 +17,15 @@ ls_status ls_truth_create(ls_truth **ret_truth, const ls_graph *graph, uint64_t 
 {
     ls_status status = LS_OK;
     const size_t n = steps * graph->count;
-    ls_truth *truth = calloc(1, sizeof *truth);
-    if (!truth) LS_FAIL(LS_ERR_MEMORY, "no memory for the truth of a run");
+    ls_truth *truth = NULL;
+    LS_NEW(truth, 1);
     truth->graph = graph;
     truth->first = first;
     truth->steps = steps;
-    truth->values = calloc(n + 1, sizeof *truth->values);
-    truth->bounds = calloc(n + 1, sizeof *truth->bounds);
-    truth->spreads = calloc(n + 1, sizeof *truth->spreads);
-    truth->rows = calloc(n + 1, sizeof *truth->rows);
-    if (!truth->values || !truth->bounds || !truth->spreads || !truth->rows)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the truth of %zu steps", steps);
+    LS_NEW(truth->values, n + 1);
+    LS_NEW(truth->bounds, n + 1);
+    LS_NEW(truth->spreads, n + 1);
+    LS_NEW(truth->rows, n + 1);
     for (size_t i = 0; i < n; i++) truth->bounds[i] = truth->spreads[i] = (double)INFINITY;
     *ret_truth = truth;
     truth = NULL;

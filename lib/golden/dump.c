@@ -13,6 +13,7 @@
 #include "lockstep/io/safetensors.h"
 #include "lockstep/numerics/digest.h"
 #include "golden/dump_parts.h"
+#include "base/allocate.h"
 
 /* ---- for all parts ---- */
 
@@ -27,9 +28,9 @@ static ls_status digest_file(const char *path, char ret_hex[65])
     enum { BLOCK = 1 << 16 };
     ls_status status = LS_OK;
     ls_digest *digest = NULL;
-    unsigned char *bytes = malloc(BLOCK);
+    unsigned char *bytes = NULL;
     FILE *file = fopen(path, "rb");
-    if (!bytes) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
+    LS_ROOM(bytes, BLOCK);
     if (!file) LS_FAIL(LS_ERR_IO, "%s: cannot be read", ls_show(path));
     LS_TRY(ls_digest_create(&digest));
     for (size_t n; (n = fread(bytes, 1, BLOCK, file)) > 0;)

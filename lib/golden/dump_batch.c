@@ -6,6 +6,7 @@
 #include "lockstep/numerics/random.h"
 #include "golden/dump_parts.h"
 #include "golden/dump_telling.h"
+#include "base/allocate.h"
 
 /* ---- the batches ---- */
 
@@ -15,12 +16,10 @@ ls_status ls_dump_make_batches(dump *d)
     ls_dump_told *told = &d->summary.start;
     told->batch =
         d->run.given || d->run.config.kind == LS_MODEL_NET ? LS_DUMP_GIVEN : ls_dump_source_of(d);
-    d->given = calloc(d->steps + 1, sizeof *d->given);
-    if (!d->given) LS_FAIL(LS_ERR_MEMORY, "no memory for the batches of %zu steps", d->steps);
+    LS_NEW(d->given, d->steps + 1);
     LS_TRY(ls_run_check_given(&d->run, d->first_step));
     if (!d->run.given) {
-        d->batches = calloc(d->steps + 1, sizeof *d->batches);
-        if (!d->batches) LS_FAIL(LS_ERR_MEMORY, "no memory for the batches of %zu steps", d->steps);
+        LS_NEW(d->batches, d->steps + 1);
     }
     for (size_t i = 0; i < d->steps; i++) {
         const uint64_t step = d->first_step + i;
@@ -192,8 +191,7 @@ ls_status ls_dump_write_masks(dump *d)
     LS_TRY(ls_dump_path(d, "masks.safetensors", &path));
     LS_TRY(ls_safetensors_create(&writer, path));
     LS_TRY(declare_masks(d, writer, &most));
-    mask = malloc(most + 1);
-    if (!mask) LS_FAIL(LS_ERR_MEMORY, "no memory for a mask of %zu elements", most);
+    LS_ROOM(mask, most + 1);
     LS_TRY(write_masks(d, writer, mask));
     LS_TRY(ls_safetensors_commit(writer));
     LS_TRY(ls_dump_note(d, "masks.safetensors", path, true));

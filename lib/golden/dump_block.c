@@ -127,7 +127,7 @@ static ls_status remember(dump_blocks *blocks, int rank, const dump_box *at)
     if (blocks->count == blocks->room) {
         const size_t room = blocks->room ? 2 * blocks->room : 4;
         dump_block *list = realloc(blocks->list, room * sizeof *list);
-        if (!list) LS_FAIL(LS_ERR_MEMORY, "no memory for a list of %zu blocks", room);
+        if (!list) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a list of %zu blocks", room);
         blocks->list = list;
         blocks->room = room;
     }
@@ -198,7 +198,7 @@ static ls_status count_covered(dump_blocks *blocks)
     ls_status status = LS_OK;
     const dump_tensor *t = blocks->of;
     unsigned char *seen = calloc(t->count, 1);
-    if (!seen) LS_FAIL(LS_ERR_MEMORY, "no memory to look over %zu elements", t->count);
+    if (!seen) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to look over %zu elements", t->count);
     for (size_t i = 0; i < blocks->count; i++) {
         size_t length, whole, own;
         const dump_box *at = &blocks->list[i].at;

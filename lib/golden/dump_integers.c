@@ -5,6 +5,7 @@
 
 #include "golden/dump_parts.h"
 #include "golden/integers.h"
+#include "base/allocate.h"
 
 /* What is written, as binary32. */
 typedef struct listing {
@@ -21,8 +22,8 @@ static const char *const file_names[] = {"inputs.safetensors", "forward.safetens
 static ls_status narrow(float **ret_values, const double *values, size_t n)
 {
     ls_status status = LS_OK;
-    float *narrowed = malloc((n + 1) * sizeof *narrowed);
-    if (!narrowed) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu integers", n);
+    float *narrowed = NULL;
+    LS_ROOM(narrowed, n + 1);
     for (size_t i = 0; i < n; i++) narrowed[i] = (float)values[i];
     *ret_values = narrowed;
 exit:
@@ -32,9 +33,8 @@ exit:
 static ls_status list(const dump *d, listing *l)
 {
     ls_status status = LS_OK;
-    l->values = calloc(d->graph->count + 1, sizeof *l->values);
-    l->tensors = calloc(d->graph->count + 1, sizeof *l->tensors);
-    if (!l->values || !l->tensors) LS_FAIL(LS_ERR_MEMORY, "no memory for the list of tensors");
+    LS_NEW(l->values, d->graph->count + 1);
+    LS_NEW(l->tensors, d->graph->count + 1);
     for (size_t i = 0; i < d->graph->count; i++) {
         const size_t n = ls_graph_elements(d->graph, (int)i);
         if (l->integers.roles[i] == LS_INTEGERS_ABSENT) continue;

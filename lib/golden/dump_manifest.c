@@ -15,6 +15,7 @@
 #include "golden/dump_parts.h"
 #include "golden/golden_manifest.h"
 #include "train/checkpoint_metadata.h"
+#include "base/allocate.h"
 
 /* Every function below returns NULL without memory; jansson passes a NULL on. */
 
@@ -294,7 +295,7 @@ ls_status ls_dump_write_manifest(dump *d, const char *digest)
         whole = json_object_set_new(all, LS_MANIFEST_DIGEST, text(sum)) == 0;
     }
     if (whole) words = write_object(all);
-    if (!words) LS_FAIL(LS_ERR_MEMORY, "no memory for the manifest");
+    if (!words) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the manifest");
     LS_TRY(write_text(d, "manifest.json", words));
 exit:
     json_decref(all);
@@ -310,8 +311,8 @@ ls_status ls_dump_write_order(dump *d, const char *digest)
     char layout_words[LS_LAYOUT_TEXT];
     ls_layout_describe(&run->layout, layout_words, sizeof layout_words);
     const size_t room = sizeof layout_words + 8192; /* all texts below are shortened to fit */
-    char *order = malloc(room);
-    if (!order) LS_FAIL(LS_ERR_MEMORY, "no memory for order.txt");
+    char *order = NULL;
+    LS_ROOM(order, room);
     size_t used = (size_t)snprintf(
         order, room,
         "How to make this directory again\n\n"

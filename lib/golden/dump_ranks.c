@@ -10,6 +10,8 @@
 #include "comm/trace_lane.h"
 #include "golden/dump_parts.h"
 #include "golden/dump_spool.h"
+#include "base/allocate.h"
+#include "base/append.h"
 
 /* One view. */
 typedef struct piece {
@@ -42,12 +44,11 @@ ls_status ls_dump_ranks_create(dump *d)
 {
     ls_status status = LS_OK;
     const char *path;
-    dump_ranks *all = calloc(1, sizeof *all);
-    if (!all) LS_FAIL(LS_ERR_MEMORY, "no memory for the lists of ranks");
+    dump_ranks *all = NULL;
+    LS_NEW(all, 1);
     d->ranks = all;
     all->ranks = ls_layout_ranks(&d->run.layout);
-    all->lists = calloc((size_t)all->ranks, sizeof *all->lists);
-    if (!all->lists) LS_FAIL(LS_ERR_MEMORY, "no memory for the lists of %d ranks", all->ranks);
+    LS_NEW(all->lists, (size_t)all->ranks);
     LS_TRY(ls_dump_path(d, "spool", &path));
     LS_TRY(ls_dump_spool_create(&all->spool, path));
 exit:
@@ -81,7 +82,8 @@ static ls_status new_piece(rank_list *list, piece **ret_piece)
     if (list->count == list->room) {
         const size_t room = list->room ? 2 * list->room : 256;
         piece *pieces = realloc(list->pieces, room * sizeof *pieces);
-        if (!pieces) LS_FAIL(LS_ERR_MEMORY, "no memory for a list of %zu tensors", room);
+        if (!pieces)
+            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a list of %zu tensors", room);
         list->pieces = pieces;
         list->room = room;
     }
@@ -177,8 +179,8 @@ static void whole_name(const piece *p, char name[LS_DUMP_CROSSING_NAME])
 static ls_status number_parts(const rank_list *list)
 {
     ls_status status = LS_OK;
-    piece **sorted = malloc((list->count + 1) * sizeof *sorted);
-    if (!sorted) LS_FAIL(LS_ERR_MEMORY, "no memory for a list of %zu tensors", list->count);
+    piece **sorted = NULL;
+    LS_ROOM(sorted, list->count + 1);
     for (size_t i = 0; i < list->count; i++) sorted[i] = &list->pieces[i];
     qsort(sorted, list->count, sizeof *sorted, by_name);
     for (size_t i = 1; i < list->count; i++) {
@@ -271,12 +273,12 @@ static ls_status gather(rank_file *file)
 {
     ls_status status = LS_OK;
     const rank_list *list = file->list;
-    const piece **sorted = malloc((list->count + 1) * sizeof *sorted);
-    const piece **leader = malloc((list->count + 1) * sizeof *leader); /* [pieces] */
-    file->tensors = calloc(list->count + 1, sizeof *file->tensors);
-    file->of = calloc(list->count + 1, sizeof *file->of);
-    if (!sorted || !leader || !file->tensors || !file->of)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a list of %zu tensors", list->count);
+    const piece **sorted = NULL;
+    const piece **leader = NULL; /* [pieces] */
+    LS_NEW(file->tensors, list->count + 1);
+    LS_NEW(file->of, list->count + 1);
+    LS_ROOM(sorted, list->count + 1);
+    LS_ROOM(leader, list->count + 1);
     for (size_t i = 0; i < list->count; i++) sorted[i] = &list->pieces[i];
     qsort(sorted, list->count, sizeof *sorted, by_name);
     for (size_t i = 0; i < list->count; i++) {
@@ -310,11 +312,11 @@ static ls_status declare(const held *tensor, ls_safetensors_writer *writer)
     const piece *p = tensor->first;
     char key[sizeof tensor->name + 8], text[LS_VIEW_DIMS * 48];
     uint64_t dims[LS_VIEW_DIMS];
-    int used = 0;
+    size_t used = 0;
     for (int i = 0; i < p->n_dims; i++) {
         dims[i] = tensor->hi[i] - tensor->lo[i];
-        used += snprintf(text + used, sizeof text - (size_t)used, "%s%zu:%zu", i ? " " : "",
-                         tensor->lo[i], tensor->hi[i]);
+        used = ls_append(text, sizeof text, used, "%s%zu:%zu", i ? " " : "", tensor->lo[i],
+                         tensor->hi[i]);
     }
     LS_TRY(ls_safetensors_declare(writer, tensor->name, p->dtype, p->n_dims, dims));
     if (p->n_dims > 0) {
@@ -323,9 +325,8 @@ static ls_status declare(const held *tensor, ls_safetensors_writer *writer)
     }
     if (p->crossing == LS_CROSSING_PARTIAL) {
         snprintf(key, sizeof key, "node:%s", tensor->name);
-        used = snprintf(text, sizeof text, "%zu %zu %zu", p->lo, p->hi, p->leaves);
-        if (p->rows > 0)
-            snprintf(text + used, sizeof text - (size_t)used, " %zu %zu", p->rows, p->columns);
+        used = ls_append(text, sizeof text, 0, "%zu %zu %zu", p->lo, p->hi, p->leaves);
+        if (p->rows > 0) ls_append(text, sizeof text, used, " %zu %zu", p->rows, p->columns);
         LS_TRY(ls_safetensors_add_metadata(writer, key, text));
     }
 exit:

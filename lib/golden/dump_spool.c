@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 
 struct dump_spool {
     int descriptor;
@@ -17,8 +18,8 @@ struct dump_spool {
 ls_status ls_dump_spool_create(dump_spool **ret_spool, const char *path)
 {
     ls_status status = LS_OK;
-    dump_spool *spool = calloc(1, sizeof *spool);
-    if (!spool) LS_FAIL(LS_ERR_MEMORY, "no memory for what ranks hold");
+    dump_spool *spool = NULL;
+    LS_NEW(spool, 1);
     spool->descriptor = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (spool->descriptor < 0)
         LS_FAIL(LS_ERR_IO, "%s: cannot be written: %s", ls_show(path), ls_show_errno(errno));
@@ -64,8 +65,8 @@ static ls_status write_rows(const dump_spool *spool, const char *values, size_t 
     ls_status status = LS_OK;
     const size_t room = row_bytes > BUFFER ? row_bytes : BUFFER;
     size_t used = 0;
-    char *buffer = malloc(room);
-    if (!buffer) LS_FAIL(LS_ERR_MEMORY, "no memory for rows of %zu bytes", row_bytes);
+    char *buffer = NULL;
+    LS_ROOM(buffer, room);
     for (size_t r = 0; r < rows; r++) {
         memcpy(buffer + used, values + r * stride_bytes, row_bytes);
         used += row_bytes;

@@ -189,7 +189,8 @@ static ls_status write_weights(dump *d, const ls_checkpoint_file *from, const ch
     const int arrays = initial ? (goes_on ? LS_CHECKPOINT_ARRAYS : 1) : from ? from->arrays : 1;
     void *narrow = malloc(most_elements(d->table) * sizeof(double) + 1);
     void *values = malloc(most_elements(d->table) * sizeof(double) + 1);
-    if (!narrow || !values) LS_FAIL(LS_ERR_MEMORY, "no memory for the largest parameter");
+    if (!narrow || !values)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the largest parameter");
     LS_TRY(ls_safetensors_create(&writer, path));
     LS_TRY(describe(d, writer));
     LS_TRY(declare(d, arrays, writer));

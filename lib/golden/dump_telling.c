@@ -15,6 +15,7 @@
 #include "lockstep/numerics/ignore.h"
 #include "lockstep/numerics/random.h"
 #include "lockstep/partition/layout.h"
+#include "base/allocate.h"
 
 enum {
     MOST_TP = 12,
@@ -193,8 +194,7 @@ ls_status ls_dump_make_telling(const ls_config *config, ls_step_batch *batch, ls
                  .B = batch->batch.B,
                  .S = batch->batch.S,
                  .masked = config->objective == LS_MASKED_TOKEN};
-    t.taken = calloc(t.B * t.S + 1, sizeof *t.taken);
-    if (!t.taken) LS_FAIL(LS_ERR_MEMORY, "no memory for a batch of %zu tokens", t.B * t.S);
+    LS_NEW(t.taken, t.B * t.S + 1);
     if (t.masked) pad_one(&t);
     for (size_t b = 0; b < t.B; b++) {
         if (t.masked)

@@ -10,6 +10,7 @@
 
 #include "lockstep/numerics/digest.h"
 #include "golden/dump_block.h"
+#include "base/allocate.h"
 
 typedef struct tensor {
     dump_tensor t;
@@ -93,12 +94,11 @@ exit:
 ls_status ls_dump_tensors_create(dump *d)
 {
     ls_status status = LS_OK;
-    dump_tensors *all = calloc(1, sizeof *all);
-    if (!all) LS_FAIL(LS_ERR_MEMORY, "no memory for the list of tensors");
+    dump_tensors *all = NULL;
+    LS_NEW(all, 1);
     d->tensors = all;
     all->count = d->steps * d->graph->count;
-    all->tensors = calloc(all->count + 1, sizeof *all->tensors);
-    if (!all->tensors) LS_FAIL(LS_ERR_MEMORY, "no memory for a list of %zu tensors", all->count);
+    LS_NEW(all->tensors, all->count + 1);
     for (; all->n_locks < LOCKS; all->n_locks++)
         if (pthread_mutex_init(&all->locks[all->n_locks], NULL) != 0)
             LS_FAIL(LS_ERR_MEMORY, "no locks for the tensors");

@@ -9,6 +9,7 @@
 #include "lockstep/base/widen.h"
 #include "golden/golden_files.h"
 #include "step_graph/tensor_name.h"
+#include "base/allocate.h"
 
 /* Files up to here are held against their SHA-256 when the directory is opened: about a
  * second at most. Larger ones by ls_golden_verify. */
@@ -106,8 +107,7 @@ static ls_status read_tensors(ls_golden *golden)
     ls_status status = LS_OK;
     ls_golden_files *files = golden->files;
     const ls_manifest *manifest = &files->manifest;
-    golden->tensors = calloc(manifest->n_tensors, sizeof *golden->tensors);
-    if (!golden->tensors) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(golden->path));
+    LS_NEW(golden->tensors, manifest->n_tensors);
     for (size_t i = 0; i < manifest->n_tensors; i++) {
         const ls_manifest_tensor *entry = &manifest->tensors[i];
         ls_golden_tensor *tensor = &golden->tensors[i];
@@ -230,10 +230,8 @@ static ls_status read_weights(ls_golden *golden)
     ls_golden_file *file;
     LS_TRY(ls_manifest_path(&files->weights_path, golden->path, "weights.safetensors"));
     for (int array = 0; array < LS_CHECKPOINT_ARRAYS; array++) {
-        files->params[array] = calloc(golden->table->count, sizeof *files->params[array]);
-        files->dtypes[array] = calloc(golden->table->count, sizeof *files->dtypes[array]);
-        if (!files->params[array] || !files->dtypes[array])
-            LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(golden->path));
+        LS_NEW(files->params[array], golden->table->count);
+        LS_NEW(files->dtypes[array], golden->table->count);
     }
     if (golden->kind == LS_GOLDEN_INTEGERS && !is_there(files->weights_path)) goto exit;
     golden->run.load = files->weights_path;
@@ -285,10 +283,11 @@ ls_status ls_golden_open(ls_golden **ret_golden, const char *path)
     char *manifest = NULL;
     ls_golden *golden = calloc(1, sizeof *golden);
     if (golden) golden->files = calloc(1, sizeof *golden->files);
-    if (!golden || !golden->files) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
+    if (!golden || !golden->files)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(path));
     ls_golden_files *files = golden->files;
     files->path = own_path(path);
-    if (!files->path) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
+    if (!files->path) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(path));
     golden->path = files->path;
     LS_TRY(check_folder(path));
     LS_TRY(ls_manifest_path(&manifest, path, "manifest.json"));

@@ -7,6 +7,7 @@
 #include "lockstep/base/show.h"
 #include "golden/golden_files.h"
 #include "step_graph/tensor_name.h"
+#include "base/allocate.h"
 
 /* One kind of ids in a batch. */
 typedef struct ids {
@@ -105,8 +106,7 @@ ls_status ls_golden_read_batches(ls_golden *golden)
     if (golden->steps > ls_safetensors_count(file->file))
         LS_FAIL(LS_ERR_INPUT, "%s: has %zu tensors; the manifest's %zu steps need two each",
                 ls_show(file->path), ls_safetensors_count(file->file), golden->steps);
-    files->batches = calloc(golden->steps, sizeof *files->batches);
-    if (!files->batches) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(file->path));
+    LS_NEW(files->batches, golden->steps);
     for (size_t s = 0; s < golden->steps; s++) {
         ls_batch *batch = &files->batches[s];
         batch->B = golden->run.batch;

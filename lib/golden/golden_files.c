@@ -11,6 +11,8 @@
 
 #include "lockstep/base/show.h"
 #include "lockstep/numerics/digest.h"
+#include "base/allocate.h"
+#include "base/append.h"
 
 ls_status ls_golden_file_of(ls_golden_files *files, const char *name, ls_golden_file **ret_file)
 {
@@ -24,8 +26,7 @@ ls_status ls_golden_file_of(ls_golden_files *files, const char *name, ls_golden_
         LS_FAIL(LS_ERR_INPUT, "%s: its tensors lie in more than %d files", ls_show(files->path),
                 LS_GOLDEN_FILES);
     ls_golden_file *file = &files->files[files->count++];
-    file->name = strdup(name);
-    if (!file->name) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(files->path));
+    LS_COPY(file->name, name);
     LS_TRY(ls_manifest_path(&file->path, files->path, name));
     LS_TRY(ls_manifest_check_plain(file->path));
     LS_TRY(ls_safetensors_open(&file->file, file->path));
@@ -46,14 +47,15 @@ ls_status ls_golden_aligned(ls_golden_files *files, const ls_tensor_info *info,
     if (files->n_copies == files->room) {
         const size_t room = 2 * files->room + 16;
         void **grown = realloc(files->copies, room * sizeof *grown);
-        if (!grown) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(files->path));
+        if (!grown)
+            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(files->path));
         files->copies = grown;
         files->room = room;
     }
     void *copy = malloc(info->elements * bytes + 1);
     if (!copy)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the %" PRIu64 " elements of %s", info->elements,
-                ls_show(info->name));
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the %" PRIu64 " elements of %s",
+                info->elements, ls_show(info->name));
     memcpy(copy, info->data, info->elements * bytes);
     files->copies[files->n_copies++] = copy;
     *ret_values = copy;
@@ -85,10 +87,10 @@ static ls_status check_digest(int descriptor, const ls_manifest_file *file, cons
 {
     enum { CHUNK = 1 << 20 };
     ls_status status = LS_OK;
-    unsigned char *chunk = malloc(CHUNK);
+    unsigned char *chunk = NULL;
     ls_digest *digest = NULL;
     char found[65];
-    if (!chunk) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
+    LS_ROOM(chunk, CHUNK);
     LS_TRY(ls_digest_create(&digest));
     for (;;) {
         const ssize_t got = read(descriptor, chunk, CHUNK);
@@ -159,8 +161,8 @@ const char *ls_golden_place(const ls_graph_node *node, size_t element, char buff
     }
     buffer[0] = '\0';
     for (int d = 0; d < node->n_dims; d++)
-        used += (size_t)snprintf(buffer + used, LS_GOLDEN_PLACE - used, "%s%zu%s",
-                                 d == 0 ? "[" : ", ", at[d], d == node->n_dims - 1 ? "]" : "");
+        used = ls_append(buffer, LS_GOLDEN_PLACE, used, "%s%zu%s", d == 0 ? "[" : ", ", at[d],
+                         d == node->n_dims - 1 ? "]" : "");
     return buffer;
 }
 
@@ -169,7 +171,6 @@ const char *ls_golden_shape(int n_dims, const uint64_t *dims, char buffer[LS_GOL
     size_t used = 0;
     snprintf(buffer, LS_GOLDEN_SHAPE, "()");
     for (int d = 0; d < n_dims; d++)
-        used += (size_t)snprintf(buffer + used, LS_GOLDEN_SHAPE - used, "%s%" PRIu64,
-                                 d ? " x " : "", dims[d]);
+        used = ls_append(buffer, LS_GOLDEN_SHAPE, used, "%s%" PRIu64, d ? " x " : "", dims[d]);
     return buffer;
 }

@@ -7,6 +7,7 @@
 
 #include "base/json_text.h"
 #include "lockstep/base/show.h"
+#include "base/append.h"
 
 static const json_t *get(const ls_json_at *at, const char *key)
 {
@@ -100,11 +101,11 @@ ls_status ls_json_choice(const ls_json_at *at, const char *key, const char *cons
         return LS_OK;
     }
     for (int i = 0; i < n_words && used < sizeof allowed; i++)
-        used += (size_t)snprintf(allowed + used, sizeof allowed - used, "%s\"%s\"",
-                                 i == 0             ? ""
-                                 : i == n_words - 1 ? " or "
-                                                    : ", ",
-                                 words[i]);
+        used = ls_append(allowed, sizeof allowed, used, "%s\"%s\"",
+                         i == 0             ? ""
+                         : i == n_words - 1 ? " or "
+                                            : ", ",
+                         words[i]);
     return ls_json_refuse(at, key, allowed);
 }
 

@@ -13,6 +13,7 @@
 #include "lockstep/base/show.h"
 #include "lockstep/numerics/digest.h"
 #include "golden/golden_json.h"
+#include "base/allocate.h"
 
 /* Some hundred steps of a large model; more is some other file. */
 enum { MOST_BYTES = 64 << 20 };
@@ -28,7 +29,7 @@ ls_status ls_manifest_path(char **ret_path, const char *folder, const char *name
 {
     ls_status status = LS_OK;
     char *path = ls_path_inside(folder, name);
-    if (!path) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(folder));
+    if (!path) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(folder));
     *ret_path = path;
 exit:
     return status;
@@ -97,7 +98,7 @@ ls_status ls_manifest_digest(const json_t *root, char ret_digest[65])
     json_t *rest = json_copy((json_t *)(uintptr_t)root);
     if (rest) (void)json_object_del(rest, LS_MANIFEST_DIGEST); /* it may not be there */
     if (rest) words = ls_json_write(rest, flags);
-    if (!words) LS_FAIL(LS_ERR_MEMORY, "no memory for the digest of a manifest");
+    if (!words) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the digest of a manifest");
     LS_TRY(ls_digest_create(&digest));
     LS_TRY(ls_digest_add(digest, LS_U8, words, strlen(words)));
     LS_TRY(ls_digest_finish(digest, ret_digest));
@@ -177,8 +178,7 @@ static ls_status read_parts(ls_manifest *manifest, const ls_json_at *at)
                 "ranks are %zu",
                 ls_show(at->file), json_array_size(array), layout->micro_batches, layout->dp,
                 wanted);
-    manifest->parts = calloc(wanted, sizeof *manifest->parts);
-    if (!manifest->parts) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(at->file));
+    LS_NEW(manifest->parts, wanted);
     manifest->n_parts = wanted;
     for (size_t i = 0; i < wanted; i++) {
         const json_t *pair = json_array_get(array, i);
@@ -211,8 +211,7 @@ static ls_status read_files(ls_manifest *manifest, const ls_json_at *at)
     const char *name;
     json_t *value;
     LS_TRY(ls_json_object(at, "files", &object));
-    manifest->files = calloc(json_object_size(object) + 1, sizeof *manifest->files);
-    if (!manifest->files) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(at->file));
+    LS_NEW(manifest->files, json_object_size(object) + 1);
     json_object_foreach((json_t *)(uintptr_t)object, name, value)
     {
         char path[600];
@@ -292,8 +291,7 @@ static ls_status read_tensors(ls_manifest *manifest, const ls_json_at *at)
     LS_TRY(ls_json_array(at, "tensors", &array));
     const size_t count = json_array_size(array);
     if (count == 0) LS_FAIL(LS_ERR_INPUT, "%s: tensors is empty", ls_show(at->file));
-    manifest->tensors = calloc(count, sizeof *manifest->tensors);
-    if (!manifest->tensors) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(at->file));
+    LS_NEW(manifest->tensors, count);
     LS_TRY(ls_digest_create(&sum));
     for (size_t i = 0; i < count; i++) {
         char path[40];

@@ -20,6 +20,7 @@
 
 #include "lockstep/numerics/random.h"
 #include "step_graph/operation.h"
+#include "base/allocate.h"
 
 enum { ATTEMPTS = 8 };
 
@@ -140,7 +141,7 @@ static ls_status make_room(double **array, size_t n)
 {
     ls_status status = LS_OK;
     if (!*array) *array = calloc(n + 1, sizeof **array);
-    if (!*array) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu integers", n);
+    if (!*array) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu integers", n);
 exit:
     return status;
 }
@@ -247,13 +248,11 @@ static ls_status begin(making *m, const ls_graph *graph, const ls_batch *batch)
     ls_status status = LS_OK;
     ls_integers *all = &m->all;
     all->graph = graph;
-    all->roles = calloc(graph->count + 1, sizeof *all->roles);
-    all->values = calloc(graph->count + 1, sizeof *all->values);
-    m->reach = calloc(graph->count + 1, sizeof *m->reach);
-    all->params = calloc(graph->table->count + 1, sizeof *all->params);
-    m->param_sizes = calloc(graph->table->count + 1, sizeof *m->param_sizes);
-    if (!all->roles || !all->values || !m->reach || !all->params || !m->param_sizes)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a list of tensors");
+    LS_NEW(all->roles, graph->count + 1);
+    LS_NEW(all->values, graph->count + 1);
+    LS_NEW(m->reach, graph->count + 1);
+    LS_NEW(all->params, graph->table->count + 1);
+    LS_NEW(m->param_sizes, graph->table->count + 1);
     m->numbers = (ls_operands){.graph = graph,
                                .batch = batch,
                                .values = (const double *const *)all->values,

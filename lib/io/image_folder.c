@@ -12,6 +12,7 @@
 #include "base/read_file.h"
 #include "io/image_parts.h"
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 
 /* ---- one file ---- */
 
@@ -91,11 +92,11 @@ static ls_status add_name(names *list, const char *name)
     if ((list->count & (list->count - 1)) == 0) { /* full at each power of two */
         const size_t room = list->count ? 2 * list->count : 1;
         char **larger = realloc(list->name, room * sizeof *larger);
-        if (!larger) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu file names", room);
+        if (!larger) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu file names", room);
         list->name = larger;
     }
-    char *copy = strdup(name);
-    if (!copy) LS_FAIL(LS_ERR_MEMORY, "no memory for a file name");
+    char *copy = NULL;
+    LS_COPY(copy, name);
     list->name[list->count++] = copy;
 exit:
     return status;
@@ -179,12 +180,12 @@ static ls_status make_room(collection *c)
     const size_t n = images->channels * images->height * images->width; /* below 2^28 */
     const size_t room = c->room ? 2 * c->room : 64;
     if (images->count < c->room) goto exit;
-    if (room > SIZE_MAX / n) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu images", room);
+    if (room > SIZE_MAX / n) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu images", room);
     unsigned char *pixels = realloc(images->pixels, room * n);
     if (pixels) images->pixels = pixels;
     int32_t *labels = realloc(images->labels, room * sizeof *labels);
     if (labels) images->labels = labels;
-    if (!pixels || !labels) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu images", room);
+    if (!pixels || !labels) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu images", room);
     c->room = room;
 exit:
     return status;
@@ -220,8 +221,7 @@ static ls_status add_image(collection *c, const char *path, int32_t label)
     if (images->count == 0) {
         images->height = image.height;
         images->width = image.width;
-        c->first_path = strdup(path);
-        if (!c->first_path) LS_FAIL(LS_ERR_MEMORY, "no memory for a file name");
+        LS_COPY(c->first_path, path);
     }
     if (image.height != images->height || image.width != images->width)
         LS_FAIL(LS_ERR_INPUT,
@@ -250,7 +250,7 @@ static ls_status add_label(collection *c, const char *folder, int32_t label)
     for (size_t i = 0; i < files.count; i++) {
         free(path);
         path = ls_path_inside(folder, files.name[i]);
-        if (!path) LS_FAIL(LS_ERR_MEMORY, "no memory for a file name");
+        if (!path) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a file name");
         LS_TRY(add_image(c, path, label));
     }
 exit:
@@ -275,7 +275,7 @@ ls_status ls_images_read(const char *folder, size_t channels, ls_images *ret_ima
     for (size_t i = 0; i < labels.count; i++) {
         free(path);
         path = ls_path_inside(folder, labels.name[i]);
-        if (!path) LS_FAIL(LS_ERR_MEMORY, "no memory for a file name");
+        if (!path) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a file name");
         LS_TRY(add_label(&c, path, (int32_t)i));
     }
     c.images.classes = labels.count;

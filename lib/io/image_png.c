@@ -1,6 +1,7 @@
 /* image_png.c - PNG, by libpng. */
 #include "io/image_parts.h"
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 
 #ifdef LS_HAVE_LIBPNG
 #include <png.h>
@@ -42,7 +43,7 @@ ls_status ls_image_from_png(const char *path, const unsigned char *bytes, size_t
     image.pixels = malloc(levels);
     mixed = malloc(levels);
     if (!image.pixels || !mixed)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the image %s", ls_show(path));
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the image %s", ls_show(path));
     if (!png_image_finish_read(&png, &black, mixed, 0, NULL))
         LS_FAIL(LS_ERR_INPUT, "%s: a damaged PNG: %s", ls_show(path), ls_show(png.message));
     take_apart(&image, mixed);
@@ -59,7 +60,7 @@ ls_status ls_image_to_png(const ls_image *image, unsigned char **ret_bytes, size
 {
     ls_status status = LS_OK;
     const size_t pixels = image->height * image->width, C = image->channels;
-    unsigned char *mixed = malloc(C * pixels), *bytes = NULL;
+    unsigned char *mixed = NULL, *bytes = NULL;
     png_alloc_size_t count = 0;
     png_image png;
     memset(&png, 0, sizeof png);
@@ -67,13 +68,12 @@ ls_status ls_image_to_png(const ls_image *image, unsigned char **ret_bytes, size
     png.height = (png_uint_32)image->height;
     png.width = (png_uint_32)image->width;
     png.format = C == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-    if (!mixed) LS_FAIL(LS_ERR_MEMORY, "no memory for a PNG");
+    LS_ROOM(mixed, C * pixels);
     for (size_t i = 0; i < pixels; i++)
         for (size_t c = 0; c < C; c++) mixed[i * C + c] = image->pixels[c * pixels + i];
     if (!png_image_write_get_memory_size(png, count, 0, mixed, 0, NULL))
         LS_FAIL(LS_ERR_MEMORY, "a PNG cannot be made: %s", ls_show(png.message));
-    bytes = malloc(count);
-    if (!bytes) LS_FAIL(LS_ERR_MEMORY, "no memory for a PNG");
+    LS_ROOM(bytes, count);
     if (!png_image_write_to_memory(&png, bytes, &count, 0, mixed, 0, NULL))
         LS_FAIL(LS_ERR_MEMORY, "a PNG cannot be made: %s", ls_show(png.message));
     *ret_bytes = bytes;

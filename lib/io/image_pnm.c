@@ -124,7 +124,8 @@ ls_status ls_image_from_pnm(const char *path, const unsigned char *bytes, size_t
                 "%s: ends too early: %zu x %zu pixels need at least %zu bytes and there are %zu",
                 ls_show(path), image.height, image.width, needed, (size_t)(r.end - r.at));
     image.pixels = malloc(levels);
-    if (!image.pixels) LS_FAIL(LS_ERR_MEMORY, "no memory for the image %s", ls_show(path));
+    if (!image.pixels)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the image %s", ls_show(path));
     LS_TRY(read_pixels(&r, &image, text, brightest));
     LS_TRY(check_end(&r, text));
     *ret_image = image;

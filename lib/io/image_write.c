@@ -8,6 +8,7 @@
 #include "io/image_parts.h"
 #include "io/new_folder.h"
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 
 /* ---- one file ---- */
 
@@ -23,8 +24,8 @@ ls_status ls_image_to_pnm(const ls_image *image, unsigned char **ret_bytes, size
     char header[64];
     const size_t begin = (size_t)snprintf(header, sizeof header, "P%c\n%zu %zu\n255\n",
                                           C == 1 ? '5' : '6', image->width, image->height);
-    unsigned char *bytes = malloc(begin + C * pixels);
-    if (!bytes) LS_FAIL(LS_ERR_MEMORY, "no memory for an image of %zu pixels", pixels);
+    unsigned char *bytes = NULL;
+    LS_ROOM(bytes, begin + C * pixels);
     memcpy(bytes, header, begin);
     for (size_t i = 0; i < pixels; i++)
         for (size_t c = 0; c < C; c++) bytes[begin + i * C + c] = image->pixels[c * pixels + i];

@@ -16,6 +16,7 @@
 #include "io/temporary_name.h"
 #include "io/unfinished.h"
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 
 struct ls_new_file {
     int descriptor;
@@ -44,8 +45,7 @@ static ls_status look_at_place(ls_new_file *file, mode_t *ret_mode)
     *ret_mode = 0;
     if (lstat(file->name, &about) != 0) {
         if (errno == ENOENT) { /* the usual case; a missing folder shows when the file is made */
-            file->place = strdup(file->name);
-            if (!file->place) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(file->name));
+            LS_COPY(file->place, file->name);
             goto exit;
         }
         LS_FAIL(errno == ENOTDIR || errno == ENAMETOOLONG ? LS_ERR_INPUT : LS_ERR_IO,
@@ -76,8 +76,8 @@ static ls_status open_temporary(ls_new_file *file)
     const size_t folder = ls_folder_length(file->place);
     sigset_t mask;
     bool held = false;
-    char *name = malloc(folder + LS_TEMPORARY_NAME);
-    if (!name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(file->name));
+    char *name = NULL;
+    LS_ROOM(name, folder + LS_TEMPORARY_NAME);
     LS_TRY(ls_names_hold_for(file->name, &mask, &held));
     memcpy(name, file->place, folder);
     if (file->place[folder] == '\0')
@@ -103,12 +103,11 @@ ls_status ls_new_file_create(ls_new_file **ret_file, const char *path)
 {
     ls_status status = LS_OK;
     mode_t mode;
-    ls_new_file *file = calloc(1, sizeof *file);
-    if (!file) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
+    ls_new_file *file = NULL;
+    LS_NEW(file, 1);
     file->descriptor = -1;
     file->listed = -1;
-    file->name = strdup(path);
-    if (!file->name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
+    LS_COPY(file->name, path);
     LS_TRY(look_at_place(file, &mode));
     LS_TRY(open_temporary(file));
     if (mode != 0 && fchmod(file->descriptor, mode) != 0)

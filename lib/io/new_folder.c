@@ -19,6 +19,7 @@
 #include "io/temporary_name.h"
 #include "io/unfinished.h"
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 
 /* Something in the folder. */
 typedef struct part {
@@ -88,8 +89,7 @@ static ls_status look_at_place(ls_new_folder *folder)
         if (errno != ENOENT)
             LS_FAIL(errno == ENOTDIR || errno == ENAMETOOLONG ? LS_ERR_INPUT : LS_ERR_IO,
                     "%s: cannot be written: %s", ls_show(folder->name), ls_show_errno(errno));
-        folder->place = strdup(folder->name);
-        if (!folder->place) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(folder->name));
+        LS_COPY(folder->place, folder->name);
         while (length > 0 && folder->place[length - 1] == '/') folder->place[--length] = '\0';
         if (length == 0)
             LS_FAIL(LS_ERR_INPUT, "\"%s\": names no folder to write", ls_show(folder->name));
@@ -112,8 +112,8 @@ static ls_status temporary_name(const ls_new_folder *folder, char **ret_name)
 {
     ls_status status = LS_OK;
     const size_t before = ls_folder_length(folder->place);
-    char *name = malloc(before + LS_TEMPORARY_NAME);
-    if (!name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(folder->name));
+    char *name = NULL;
+    LS_ROOM(name, before + LS_TEMPORARY_NAME);
     memcpy(name, folder->place, before);
     ls_temporary_name(name + before, ".dir");
     *ret_name = name;
@@ -150,11 +150,10 @@ exit:
 ls_status ls_new_folder_create(ls_new_folder **ret_folder, const char *path)
 {
     ls_status status = LS_OK;
-    ls_new_folder *folder = calloc(1, sizeof *folder);
-    if (!folder) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
+    ls_new_folder *folder = NULL;
+    LS_NEW(folder, 1);
     folder->listed = -1;
-    folder->name = strdup(path);
-    if (!folder->name) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
+    LS_COPY(folder->name, path);
     LS_TRY(look_at_place(folder));
     LS_TRY(open_temporary(folder));
     *ret_folder = folder;
@@ -171,7 +170,7 @@ static ls_status add(ls_new_folder *folder, const char *name, bool is_folder, co
     ls_status status = LS_OK;
     size_t room = strlen(folder->temporary) + strlen(name) + 2;
     part *p = malloc(sizeof *p + room);
-    if (!p) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(folder->name));
+    if (!p) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(folder->name));
     p->folder = is_folder;
     snprintf(p->path, room, "%s/%s", folder->temporary, name);
     p->next = atomic_load(&folder->all);

@@ -10,6 +10,7 @@
 #include "io/new_file.h"
 #include "io/safetensors_format.h"
 #include "lockstep/base/show.h"
+#include "base/append.h"
 
 static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
@@ -60,12 +61,12 @@ ls_status ls_npy_write(const char *path, ls_dtype dtype, int n_dims, const uint6
                                    "%.6s%c%c%c%c{'descr': '%s', 'fortran_order': False, 'shape': (",
                                    magic, 1, 'v', 'l', 'h', descr);
     for (int i = 0; i < n_dims; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used,
-                                 n_dims == 1 ? "%llu,"
-                                 : i         ? ", %llu"
-                                             : "%llu",
-                                 (unsigned long long)dims[i]);
-    used += (size_t)snprintf(text + used, sizeof text - used, "), }");
+        used = ls_append(text, sizeof text, used,
+                         n_dims == 1 ? "%llu,"
+                         : i         ? ", %llu"
+                                     : "%llu",
+                         (unsigned long long)dims[i]);
+    used = ls_append(text, sizeof text, used, "), }");
     while ((used + 1) % 64 != 0) text[used++] = ' ';
     text[used++] = '\n';
     text[7] = 0; /* version 1.0 */

@@ -16,6 +16,7 @@
 #include "base/json_text.h"
 #include "io/safetensors_format.h"
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 
 struct ls_safetensors {
     char *path;
@@ -282,10 +283,9 @@ ls_status ls_safetensors_open(ls_safetensors **ret_file, const char *path)
 ls_status ls_safetensors_open_most(ls_safetensors **ret_file, const char *path, size_t most_tensors)
 {
     ls_status status = LS_OK;
-    ls_safetensors *file = calloc(1, sizeof *file);
-    if (!file) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
-    file->path = strdup(path);
-    if (!file->path) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
+    ls_safetensors *file = NULL;
+    LS_NEW(file, 1);
+    LS_COPY(file->path, path);
     file->most_tensors = most_tensors;
     LS_TRY(map_file(file));
     LS_TRY(read_header(file));

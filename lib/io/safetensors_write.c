@@ -13,6 +13,7 @@
 #include "io/safetensors_format.h"
 #include "lockstep/base/show.h"
 #include "numerics/name_nans.h"
+#include "base/allocate.h"
 
 typedef struct declared {
     json_t *entry; /* in the header */
@@ -35,12 +36,12 @@ struct ls_safetensors_writer {
 ls_status ls_safetensors_create(ls_safetensors_writer **ret_writer, const char *path)
 {
     ls_status status = LS_OK;
-    ls_safetensors_writer *writer = calloc(1, sizeof *writer);
-    if (!writer) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
+    ls_safetensors_writer *writer = NULL;
+    LS_NEW(writer, 1);
     writer->path = strdup(path);
     writer->header = json_object();
     if (!writer->path || !writer->header)
-        LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(path));
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(path));
     LS_TRY(ls_new_file_create(&writer->file, path));
     *ret_writer = writer;
     writer = NULL;
@@ -71,13 +72,13 @@ ls_status ls_safetensors_add_metadata(ls_safetensors_writer *writer, const char 
     if (!metadata) {
         metadata = json_object();
         if (json_object_set_new(writer->header, LS_SAFETENSORS_METADATA, metadata) != 0)
-            LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(writer->path));
     }
     if (!ls_is_utf8(key) || !ls_is_utf8(value))
         LS_FAIL(LS_ERR_INPUT, "%s: metadata \"%s\": \"%s\" is not UTF-8", ls_show(writer->path),
                 ls_show(key), ls_show(value));
     if (json_object_set_new(metadata, key, json_string(value)) != 0)
-        LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(writer->path));
 exit:
     return status;
 }
@@ -136,13 +137,14 @@ ls_status ls_safetensors_declare(ls_safetensors_writer *writer, const char *name
     if (writer->count == writer->room) {
         size_t room = writer->room ? writer->room * 2 : 64;
         declared *grown = realloc(writer->tensors, room * sizeof *grown);
-        if (!grown) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+        if (!grown)
+            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(writer->path));
         writer->tensors = grown;
         writer->room = room;
     }
     entry = make_entry(dtype, n_dims, dims, writer->end, writer->end + bytes);
     if (!entry || json_object_set(writer->header, name, entry) != 0)
-        LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(writer->path));
     writer->tensors[writer->count++] = (declared){entry, dtype, bytes, writer->end};
     writer->end += bytes;
 exit:
@@ -156,13 +158,12 @@ static ls_status make_header(ls_safetensors_writer *writer, char **ret_header, s
 {
     ls_status status = LS_OK;
     char *header = NULL, *text = ls_json_write(writer->header, JSON_COMPACT);
-    if (!text) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+    if (!text) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(writer->path));
     size_t bytes = strlen(text), padded = (bytes + 7) / 8 * 8;
     if (padded > LS_SAFETENSORS_HEADER_MAX)
         LS_FAIL(LS_ERR_INPUT, "%s: a header of %zu bytes; at most %d", ls_show(writer->path),
                 padded, LS_SAFETENSORS_HEADER_MAX);
-    header = malloc(LS_SAFETENSORS_LENGTH_BYTES + padded);
-    if (!header) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+    LS_ROOM(header, LS_SAFETENSORS_LENGTH_BYTES + padded);
     for (size_t i = 0; i < LS_SAFETENSORS_LENGTH_BYTES; i++)
         header[i] = (char)(unsigned char)((uint64_t)padded >> 8 * i);
     memset(header + LS_SAFETENSORS_LENGTH_BYTES, ' ', padded);
@@ -204,7 +205,8 @@ ls_status ls_safetensors_write(ls_safetensors_writer *writer, const void *data, 
     const size_t count = bytes / ls_dtype_bytes(dtype);
     if (ls_has_other_nans(dtype, data, count)) {
         named = malloc(bytes);
-        if (!named) LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+        if (!named)
+            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(writer->path));
         memcpy(named, data, bytes);
         ls_name_nans(dtype, named, count);
         data = named;
@@ -234,7 +236,7 @@ static ls_status lay_out(ls_safetensors_writer *writer)
             end += tensor->bytes;
             if (json_array_set_new(offsets, 0, json_integer((json_int_t)tensor->begin)) != 0 ||
                 json_array_set_new(offsets, 1, json_integer((json_int_t)end)) != 0)
-                LS_FAIL(LS_ERR_MEMORY, "no memory to write %s", ls_show(writer->path));
+                LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(writer->path));
         }
     }
 exit:

@@ -10,6 +10,7 @@
 #include "base/json_text.h"
 #include "base/path.h"
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 
 enum { INDEX_MOST_BYTES = 64 << 20, MOST_FILES = 4096 };
 
@@ -37,7 +38,8 @@ static ls_status add_file(ls_tensor_set *set, char *path)
     if (paths) set->path = paths;
     size_t *first = realloc(set->first, (set->files + 2) * sizeof *first);
     if (first) set->first = first;
-    if (!file || !paths || !first) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
+    if (!file || !paths || !first)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(path));
     LS_TRY(ls_safetensors_open_most(&set->file[set->files], path, set->most_tensors));
     set->path[set->files] = path;
     path = NULL;
@@ -94,7 +96,7 @@ static ls_status take_entry(ls_tensor_set *set, const char *index, json_t *numbe
             LS_FAIL(LS_ERR_INPUT, "%s: names more than %d files", ls_show(index), MOST_FILES);
         path = ls_path_beside(index, name);
         if (!path || json_object_set_new(numbers, name, json_integer((json_int_t)f)) != 0)
-            LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(index));
+            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(index));
         char *taken = path;
         path = NULL;
         LS_TRY(add_file(set, taken));
@@ -113,7 +115,7 @@ static ls_status open_index(ls_tensor_set *set, const char *index)
     json_t *root = NULL, *numbers = json_object();
     const char *tensor;
     json_t *value;
-    if (!numbers) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(index));
+    if (!numbers) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(index));
     LS_TRY(read_index(set, index, &root));
     json_t *entries = json_object_get(root, "weight_map");
     json_object_foreach(entries, tensor, value)
@@ -181,7 +183,7 @@ static ls_status open_folder(ls_tensor_set **ret_set, const char *folder, size_t
     char *pickle = ls_path_inside(folder, "pytorch_model.bin");
     char *pickles = ls_path_inside(folder, "pytorch_model.bin.index.json");
     if (!file || !index || !pickle || !pickles)
-        LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(folder));
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(folder));
     if (!is_there(file) && !is_there(index)) {
         if (is_there(pickle) || is_there(pickles))
             LS_FAIL(LS_ERR_INPUT,
@@ -209,9 +211,10 @@ exit:
 static ls_status open_one(ls_tensor_set **ret_set, const char *path, size_t most_tensors)
 {
     ls_status status = LS_OK;
-    ls_tensor_set *set = calloc(1, sizeof *set);
-    char *taken = strdup(path);
-    if (!set || !taken) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
+    ls_tensor_set *set = NULL;
+    char *taken = NULL;
+    LS_NEW(set, 1);
+    LS_COPY(taken, path);
     set->most_tensors = most_tensors;
     if (ls_path_ends_with(path, ".json")) {
         LS_TRY(open_index(set, path));

@@ -5,6 +5,7 @@
 #include "job/job_check.h"
 #include "job/job_state.h"
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 
 const char *ls_version(void)
 {
@@ -14,8 +15,8 @@ const char *ls_version(void)
 ls_status ls_job_create(ls_job **ret_job)
 {
     ls_status status = LS_OK;
-    ls_job *job = calloc(1, sizeof *job);
-    if (job == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a job");
+    ls_job *job = NULL;
+    LS_NEW(job, 1);
     *ret_job = job;
 exit:
     return status;
@@ -64,8 +65,8 @@ static ls_status check_name(const char *name)
     size_t count = 0;
     ls_job_option_table table = {.count = 0};
     ls_job_check_settings check;
-    ls_job_settings *s = malloc(sizeof *s);
-    if (s == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the options of a job");
+    ls_job_settings *s = NULL;
+    LS_ROOM(s, 1);
     for (int action = 0; action < LS_ACTIONS; action++) {
         table.count = 0;
         if (action == LS_ACTION_CHECK)

@@ -8,6 +8,7 @@
 #include "job/job_state.h"
 #include "job/machine.h"
 #include "verify/verify.h"
+#include "base/allocate.h"
 
 static ls_status on_step(void *context, const ls_step *step)
 {
@@ -144,8 +145,8 @@ ls_status ls_job_dump(ls_job *job, const char *directory)
 {
     ls_status status = LS_OK;
     ls_job_prepared *p = NULL;
-    ls_dump_summary *summary = calloc(1, sizeof *summary);
-    if (summary == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a dump's summary");
+    ls_dump_summary *summary = NULL;
+    LS_NEW(summary, 1);
     LS_TRY(ls_job_prepare(job, LS_ACTION_DUMP, &p));
     const ls_job_settings *s = &p->settings;
     LS_TRY(ls_machine_holds_layout(&s->run));

@@ -5,6 +5,7 @@
 #include "job/builtin_text.h"
 #include "job/job_settings.h"
 #include "lockstep/io/image_folder.h"
+#include "base/allocate.h"
 
 static ls_status read_text(ls_job_settings *s)
 {
@@ -15,8 +16,7 @@ static ls_status read_text(ls_job_settings *s)
     } else {
         s->data_name = "the built-in text";
         s->text.count = ls_builtin_text_bytes;
-        s->text.bytes = malloc(ls_builtin_text_bytes);
-        if (s->text.bytes == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the text");
+        LS_ROOM(s->text.bytes, ls_builtin_text_bytes);
         memcpy(s->text.bytes, ls_builtin_text, ls_builtin_text_bytes);
     }
     LS_TRY(ls_text_check_model(&s->text, s->data_name, &s->run.config));

@@ -4,13 +4,14 @@
 #include <string.h>
 
 #include "job/machine.h"
+#include "base/allocate.h"
 
 /* "tp 4; dp 2 x pp 2": each checked before anything runs. */
 static ls_status read_layouts(ls_sweep *sweep, const ls_job_settings *s)
 {
     ls_status status = LS_OK;
-    char *list = strdup(s->layouts), *rest = list;
-    if (list == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the layouts");
+    char *list = NULL, *rest = list;
+    LS_COPY(list, s->layouts);
     while (rest != NULL) {
         ls_run run = s->run;
         char *end = strchr(rest, ';');

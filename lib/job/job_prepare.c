@@ -6,6 +6,7 @@
 #include "job/job_state.h"
 #include "lockstep/base/show.h"
 #include "lockstep/numerics/isa.h"
+#include "base/allocate.h"
 
 static const char *const action_names[LS_ACTIONS] = {"train", "verify", "plan", "dump", "check"};
 
@@ -40,8 +41,7 @@ static ls_status make_words(const ls_job *job, ls_job_action action,
                             const ls_job_option_table *table, ls_job_words *ret_words)
 {
     ls_status status = LS_OK;
-    ret_words->words = calloc(job->n_options + 1, sizeof *ret_words->words);
-    if (ret_words->words == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for options");
+    LS_NEW(ret_words->words, job->n_options + 1);
     for (size_t i = 0; i < job->n_options; i++) {
         const char *name = job->options[i].name, *value = job->options[i].value;
         const ls_option *option = ls_job_option_named(table, name);
@@ -53,8 +53,8 @@ static ls_status make_words(const ls_job *job, ls_job_action action,
             if (strcmp(value, "off") == 0) continue;
             LS_FAIL(LS_ERR_INPUT, "--%s %s: is a flag; use on or off", name, ls_show(value));
         }
-        char *word = malloc(room);
-        if (word == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for options");
+        char *word = NULL;
+        LS_ROOM(word, room);
         if (option->kind == LS_OPTION_FLAG)
             snprintf(word, room, "--%s", name);
         else
@@ -88,9 +88,9 @@ void ls_job_release(ls_job_prepared **prepared)
 ls_status ls_job_prepare(ls_job *job, ls_job_action action, ls_job_prepared **ret_prepared)
 {
     ls_status status = LS_OK;
-    ls_job_prepared *p = calloc(1, sizeof *p);
+    ls_job_prepared *p = NULL;
     job->facts = (ls_job_facts){0};
-    if (p == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the settings of a job");
+    LS_NEW(p, 1);
     LS_TRY(ls_isa_check());
     LS_TRY(ls_job_run_table(action, &p->settings, &p->table));
     p->settings.run.world.stop = &job->stop;

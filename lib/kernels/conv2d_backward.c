@@ -10,6 +10,7 @@
 #include "kernels/conv2d_job.h"
 #include "kernels/conv2d_scratch.h"
 #include "kernels/pixel_run.h"
+#include "base/allocate.h"
 
 /* Where a place of the kernel goes in the turned weight: element (co, place) of row ci of its
  * class's matrix is start + (ci * out + co) * places. */
@@ -170,10 +171,8 @@ ls_status ls_conv2d_backward(ls_engine engine, const ls_conv2d *conv, size_t ima
                        .product = scratch + parts.columns};
     if (images == 0 || ls_rectangle_is_empty(inputs)) goto exit;
     LS_TRY(ls_conv2d_job_check(&j, inputs));
-    leaves = malloc(n_leaves * sizeof *leaves);
-    place = calloc(kernel, sizeof *place);
-    if (leaves == NULL || place == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "conv2d: no memory for a list of %zu leaves", n_leaves);
+    LS_ROOM(leaves, n_leaves);
+    LS_NEW(place, kernel);
     if (kernel == 1) { /* the weight transposed is the turned one */
         j.a = weight, j.ta = LS_TRANS, j.lda = ld_weight, j.group_a = out * ld_weight;
     } else {

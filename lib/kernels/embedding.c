@@ -6,6 +6,7 @@
 
 #include "base/size.h"
 #include "lockstep/numerics/tree.h"
+#include "base/allocate.h"
 
 enum { COLUMNS = 256 };
 
@@ -111,11 +112,8 @@ ls_status ls_embedding_backward(ls_real *dtable, const ls_real *dy, const int32_
         LS_FAIL(LS_ERR_INPUT,
                 "an index of %zu tokens by %zu embedding rows is more than can be addressed", n,
                 rows);
-    start = calloc(rows + 2, sizeof *start);
-    order = malloc((n + 1) * sizeof *order);
-    if (!start || !order)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the index of %zu tokens by %zu embedding rows", n,
-                rows);
+    LS_NEW(start, rows + 2);
+    LS_ROOM(order, n + 1);
 
     /* Counting sort; the tokens of a row stay in order. While it runs, start[v + 1] is the place of
      * the next token of row v. */

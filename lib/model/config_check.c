@@ -5,6 +5,7 @@
 
 #include "lockstep/base/show.h"
 #include "model/config_fields.h"
+#include "base/append.h"
 
 /* Nothing larger is ever counted: parameters, tokens of a batch, elements of one activation. */
 #define MOST_PARAMETERS ((uint64_t)1 << 42)
@@ -57,9 +58,7 @@ static const char *legal_heads(size_t width, size_t step, size_t most, char *buf
         if (width % heads != 0 || width / heads % step != 0) continue;
         if (found > LISTED) break;
         /* One behind: only now is it known that `last` is not the last one. */
-        if (last > 0)
-            used +=
-                (size_t)snprintf(buffer + used, room - used, "%s%zu", found > 1 ? ", " : "", last);
+        if (last > 0) used = ls_append(buffer, room, used, "%s%zu", found > 1 ? ", " : "", last);
         last = heads;
         found++;
     }

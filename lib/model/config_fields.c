@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lockstep/base/show.h"
+#include "base/append.h"
 
 static const char *const norms[] = {"layernorm", "rmsnorm"};
 static const char *const activations[] = {"gelu_tanh", "gelu_erf", "swiglu"};
@@ -93,8 +94,7 @@ const char *ls_field_allowed(const ls_field *field, char buffer[LS_FIELD_TEXT_BY
     case LS_FIELD_CHOICE:
         for (size_t i = 0; i < field->n_choices; i++) {
             const char *glue = i == 0 ? "" : i + 1 < field->n_choices ? ", " : " or ";
-            used += (size_t)snprintf(buffer + used, LS_FIELD_TEXT_BYTES - used, "%s%s", glue,
-                                     field->choices[i]);
+            used = ls_append(buffer, LS_FIELD_TEXT_BYTES, used, "%s%s", glue, field->choices[i]);
         }
         break;
     case LS_FIELD_FLAG:

@@ -17,6 +17,8 @@
 #include "model/config_tree.h"
 #include "model/foreign_config.h"
 #include "model/net_parts.h"
+#include "base/allocate.h"
+#include "base/append.h"
 
 /* A configuration is a page of text; more is some other file. */
 enum { MOST_BYTES = 1 << 20 };
@@ -108,7 +110,7 @@ static ls_status unknown_key(const char *key, const char *file)
     }
     char list[512] = "";
     for (size_t i = 0, used = 0; i < LS_CONFIG_FIELDS + 3; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", known[i]);
+        used = ls_append(list, sizeof list, used, "%s%s", i ? ", " : "", known[i]);
     return ls_error_record(LS_ERR_INPUT, __FILE__, __LINE__,
                            "%s: unknown key \"%s\"; known keys: %s", ls_show(file), ls_show(key),
                            list);
@@ -183,8 +185,8 @@ exit:
 static ls_status read_object(json_t *object, const char *file, ls_config *ret_config)
 {
     ls_status status = LS_OK;
-    ls_config *config = malloc(sizeof *config);
-    if (!config) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(file));
+    ls_config *config = NULL;
+    LS_ROOM(config, 1);
     LS_TRY(read_into(config, object, file));
     *ret_config = *config;
 exit:
@@ -237,7 +239,7 @@ static ls_status read_folder(const char *folder, ls_config *ret_config)
     ls_status status = LS_OK;
     struct stat about;
     char *file = ls_path_inside(folder, CONFIG_NAME);
-    if (!file) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(folder));
+    if (!file) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(folder));
     if (stat(file, &about) != 0)
         LS_FAIL(LS_ERR_INPUT, "--model %s: a folder without config.json", ls_show(folder));
     LS_TRY(read_json(file, ret_config));
@@ -255,7 +257,7 @@ ls_status ls_config_beside(const char *checkpoint, char **ret_file)
     struct stat about;
     json_t *root = NULL;
     *ret_file = NULL;
-    if (!file) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(checkpoint));
+    if (!file) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(checkpoint));
     if (stat(file, &about) != 0) {
         if (errno == ENOENT || errno == ENOTDIR) goto exit;
         LS_FAIL(LS_ERR_IO, "%s: %s", ls_show(file), ls_show_errno(errno));
@@ -348,16 +350,16 @@ static ls_status make_tree(const ls_config *config, json_t **ret_root, int *ret_
         LS_FAIL(LS_ERR_INPUT, "the model's name \"%s\" is not UTF-8", ls_show(config->name));
     root = json_object();
     if (!root || json_object_set_new(root, "name", json_string(config->name)) != 0)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the model as JSON");
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the model as JSON");
     for (size_t i = 0; i < LS_CONFIG_FIELDS; i++) {
         const ls_field *field = &ls_config_fields[i];
         if (config->kind == LS_MODEL_NET && !ls_field_of_net(field)) continue;
         if (json_object_set_new(root, field->key, field_value(config, field, &digits)) != 0)
-            LS_FAIL(LS_ERR_MEMORY, "no memory for the model as JSON");
+            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the model as JSON");
     }
     if (config->kind == LS_MODEL_NET &&
         json_object_set_new(root, "network", ls_net_write(&config->net, &digits)) != 0)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the model as JSON");
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the model as JSON");
     *ret_root = root;
     *ret_digits = digits;
     root = NULL;
@@ -382,7 +384,7 @@ ls_status ls_config_to_json(const ls_config *config, char **ret_json)
     ls_thread_mode_set(&mode);
     LS_TRY(make_tree(config, &root, &digits));
     text = ls_json_write(root, (size_t)(JSON_INDENT(2)) | (size_t)(JSON_REAL_PRECISION(digits)));
-    if (!text) LS_FAIL(LS_ERR_MEMORY, "no memory for the model as JSON");
+    if (!text) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the model as JSON");
     *ret_json = text;
 exit:
     json_decref(root);

@@ -6,6 +6,7 @@
 #include "lockstep/base/show.h"
 #include "model/config_fields.h"
 #include "model/foreign_rules.h"
+#include "base/allocate.h"
 
 /* ---- is the model of the right kind ---- */
 
@@ -242,15 +243,14 @@ ls_status ls_foreign_map_create(ls_foreign_map **ret_map, const ls_param_table *
     size_t roles = net ? 0 : table->config.layers * LS_ROLES;
     ls_foreign_map *map = calloc(1, sizeof *map);
     builder b = {map, ls_foreign_convention_of(names), malloc((roles + 1) * sizeof *b.params)};
-    if (!map || !b.params) LS_FAIL(LS_ERR_MEMORY, "no memory for the names of a model");
+    if (!map || !b.params)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the names of a model");
     map->table = table;
     map->names = names;
     /* At most a tensor and a twin for each parameter. */
-    map->tensors = calloc(2 * table->count, sizeof *map->tensors);
-    map->places = malloc(table->count * sizeof *map->places);
-    map->by_name = malloc(2 * table->count * sizeof *map->by_name);
-    if (!map->tensors || !map->places || !map->by_name)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the names of a model");
+    LS_NEW(map->tensors, 2 * table->count);
+    LS_ROOM(map->places, table->count);
+    LS_ROOM(map->by_name, 2 * table->count);
     for (size_t i = 0; i < roles; i++) b.params[i] = (size_t)-1;
     for (size_t i = 0; i < table->count; i++) {
         if (!net) b.params[table->params[i].layer * LS_ROLES + table->params[i].role] = i;

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/show.h"
 #include "model/foreign_rules.h"
+#include "base/append.h"
 
 /* ---- names ---- */
 
@@ -99,7 +100,7 @@ static const char *show_shape(int n_dims, const uint64_t *dims, char *buffer, si
     size_t used = 0;
     snprintf(buffer, room, "()");
     for (int d = 0; d < n_dims && used + 24 < room; d++)
-        used += (size_t)snprintf(buffer + used, room - used, "%s%" PRIu64, d ? " x " : "", dims[d]);
+        used = ls_append(buffer, room, used, "%s%" PRIu64, d ? " x " : "", dims[d]);
     return buffer;
 }
 

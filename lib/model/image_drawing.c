@@ -12,6 +12,7 @@
 #include "lockstep/base/show.h"
 #include "lockstep/model/images.h"
 #include "lockstep/numerics/random.h"
+#include "base/allocate.h"
 
 /* ---- figures, in a box from -1 to 1 both ways, y downwards ---- */
 
@@ -222,10 +223,9 @@ ls_status ls_images_draw(const char *label, uint64_t seed, size_t count, size_t 
     images.labels = malloc(count * sizeof *images.labels);
     images.class_names = calloc(classes, sizeof *images.class_names);
     if (!images.pixels || !images.labels || !images.class_names)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for %zu images", count);
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu images", count);
     for (size_t c = 0; c < classes; c++) {
-        images.class_names[c] = strdup(class_names[c]);
-        if (!images.class_names[c]) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu images", count);
+        LS_COPY(images.class_names[c], class_names[c]);
     }
     for (size_t i = 0; i < count; i++) {
         images.labels[i] = (int32_t)(i % classes);

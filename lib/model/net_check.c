@@ -5,6 +5,7 @@
 
 #include "lockstep/base/show.h"
 #include "model/net_parts.h"
+#include "base/append.h"
 
 /* Nothing larger is ever counted: parameters, elements of one output of one image. */
 #define MOST_PARAMETERS ((uint64_t)1 << 42)
@@ -125,9 +126,7 @@ static const char *divisors(size_t of, char buffer[160])
     size_t found = 0, used = 0, last = 0;
     for (size_t d = 1; d <= of && found <= LISTED; d++) {
         if (of % d != 0) continue;
-        if (last > 0)
-            used +=
-                (size_t)snprintf(buffer + used, 160 - used, "%s%zu", found > 1 ? ", " : "", last);
+        if (last > 0) used = ls_append(buffer, 160, used, "%s%zu", found > 1 ? ", " : "", last);
         last = d;
         found++;
     }

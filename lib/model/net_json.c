@@ -10,6 +10,7 @@
 #include "base/json_text.h"
 #include "lockstep/base/show.h"
 #include "model/net_parts.h"
+#include "base/append.h"
 
 /* ---- reading ---- */
 
@@ -136,8 +137,9 @@ static ls_status read_kind(const reader *r, const json_t *object)
             goto exit;
         }
     char list[160] = "";
-    for (int kind = 0, used = 0; kind < LS_NET_KINDS; kind++)
-        used += snprintf(list + used, sizeof list - (size_t)used, "%s%s",
+    size_t used = 0;
+    for (int kind = 0; kind < LS_NET_KINDS; kind++)
+        used = ls_append(list, sizeof list, used, "%s%s",
                          kind == 0                  ? ""
                          : kind + 1 == LS_NET_KINDS ? " or "
                                                     : ", ",
@@ -176,7 +178,7 @@ static ls_status refuse_key(const reader *r, const char *key)
         if (ls_net_has(&ls_net_fields[f], r->layer->kind)) known[count++] = ls_net_fields[f].key;
     char list[200] = "";
     for (size_t i = 0, used = 0; i < count; i++)
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", known[i]);
+        used = ls_append(list, sizeof list, used, "%s%s", i ? ", " : "", known[i]);
     LAYER_FAIL(r, "unknown key \"%s\" for %s; known keys: %s", ls_show(key),
                ls_net_kind_name(r->layer->kind), list);
 exit:

@@ -8,6 +8,7 @@
 
 #include "base/thread_mode.h"
 #include "model/net_params.h"
+#include "base/allocate.h"
 
 ls_axis ls_granule_axis(const ls_config *config, ls_granule_kind kind)
 {
@@ -231,14 +232,12 @@ ls_status ls_param_table_create(ls_param_table **ret_table, const ls_config *con
     ls_param_table *table = NULL;
     ls_thread_mode_set(&mode);
     LS_TRY(ls_config_check(config));
-    table = calloc(1, sizeof *table);
-    if (!table) LS_FAIL(LS_ERR_MEMORY, "no memory for the parameter table");
+    LS_NEW(table, 1);
     table->config = *config;
     /* Each role at most once per layer, and once outside. */
     const bool net = config->kind == LS_MODEL_NET;
     const size_t most = net ? config->net.count * LS_NET_PARAMS : (config->layers + 1) * LS_ROLES;
-    table->params = calloc(most, sizeof *table->params);
-    if (!table->params) LS_FAIL(LS_ERR_MEMORY, "no memory for the parameter table");
+    LS_NEW(table->params, most);
     if (net)
         ls_net_params_add(table);
     else

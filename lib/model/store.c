@@ -8,6 +8,7 @@
 #include "lockstep/numerics/random.h"
 #include "lockstep/numerics/row_sum.h"
 #include "model/param_shard.h"
+#include "base/allocate.h"
 
 /* ---- memory ---- */
 
@@ -63,11 +64,10 @@ ls_status ls_store_create(ls_store **ret_store, const ls_param_table *table,
                           const ls_holding *holdings, ls_memory *memory)
 {
     ls_status status = LS_OK;
-    ls_store *store = calloc(1, sizeof *store);
-    if (!store) LS_FAIL(LS_ERR_MEMORY, "no memory for a store of parameters");
+    ls_store *store = NULL;
+    LS_NEW(store, 1);
     store->table = table;
-    store->slots = calloc(table->count, sizeof *store->slots);
-    if (!store->slots) LS_FAIL(LS_ERR_MEMORY, "no memory for a store of parameters");
+    LS_NEW(store->slots, table->count);
     LS_TRY(ls_arena_create(&store->parameters, memory, LS_MEM_PARAMETERS));
     LS_TRY(ls_arena_create(&store->gradients, memory, LS_MEM_GRADIENTS));
     LS_TRY(ls_arena_create(&store->received, memory, LS_MEM_GRADIENTS));

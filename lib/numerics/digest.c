@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "numerics/name_nans.h"
+#include "base/allocate.h"
 
 enum { CHUNK_BYTES = 4096 };
 
@@ -17,8 +18,8 @@ struct ls_digest {
 ls_status ls_digest_create(ls_digest **ret_digest)
 {
     ls_status status = LS_OK;
-    ls_digest *digest = malloc(sizeof *digest);
-    if (digest == NULL) LS_FAIL(LS_ERR_MEMORY, "digest: no memory");
+    ls_digest *digest = NULL;
+    LS_ROOM(digest, 1);
     digest->context = EVP_MD_CTX_new();
     if (digest->context == NULL) LS_FAIL(LS_ERR_MEMORY, "digest: no memory for SHA-256");
     if (EVP_DigestInit_ex(digest->context, EVP_sha256(), NULL) != 1) {

@@ -1,4 +1,5 @@
 #include "lockstep/numerics/forest_sum.h"
+#include "base/allocate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -34,12 +35,11 @@ static size_t slot_of(const ls_forest_sum *sum, ls_node node)
 ls_status ls_forest_sum_create(ls_forest_sum **ret_sum, size_t leaves, size_t slots)
 {
     ls_status status = LS_OK;
-    ls_forest_sum *sum = calloc(1, sizeof *sum);
-    if (!sum) LS_FAIL(LS_ERR_MEMORY, "no memory for a sum of %zu leaves", leaves);
+    ls_forest_sum *sum = NULL;
+    LS_NEW(sum, 1);
     sum->leaves = leaves;
     sum->slots = slots;
-    sum->held = calloc(slots ? slots : 1, sizeof *sum->held);
-    if (!sum->held) LS_FAIL(LS_ERR_MEMORY, "no memory for a sum of %zu leaves", leaves);
+    LS_NEW(sum->held, slots ? slots : 1);
     *ret_sum = sum;
     sum = NULL;
 exit:
@@ -138,7 +138,7 @@ ls_status ls_forest_sum_slots(size_t leaves, const ls_run_of_leaves *runs, size_
     size_t room = LS_FOREST_MAX;
     for (size_t r = 0; r < n; r++) room += ls_tree_forest(leaves, runs[r].lo, runs[r].hi, NULL);
     ls_forest_sum sum = {leaves, room, calloc(room, sizeof *sum.held)};
-    if (!sum.held) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu runs of leaves", n);
+    if (!sum.held) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu runs of leaves", n);
     for (size_t r = 0; r < n; r++) {
         /* The first free slots are taken, so none lies beyond the most in use so far. Looking no
          * further than one run can reach from there, a run costs the same however many there are.

@@ -44,7 +44,7 @@ ls_status ls_workspace(size_t bytes, void *ret_buffer)
         w = calloc(1, sizeof *w);
         if (!w || pthread_setspecific(workspace_key, w) != 0) {
             free(w);
-            LS_FAIL(LS_ERR_MEMORY, "no memory for the record of gemm's workspace");
+            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the record of gemm's workspace");
         }
     }
     if (w->bytes < bytes) {
@@ -52,7 +52,8 @@ ls_status ls_workspace(size_t bytes, void *ret_buffer)
         *w = (workspace){NULL, 0};
         if (bytes > SIZE_MAX - ALIGNMENT || posix_memalign(&w->buffer, ALIGNMENT, bytes) != 0) {
             w->buffer = NULL;
-            LS_FAIL(LS_ERR_MEMORY, "no memory for %zu bytes of gemm's workspace", bytes);
+            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu bytes of gemm's workspace",
+                    bytes);
         }
         w->bytes = bytes;
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "base/allocate.h"
 
 bool ls_image_box_is_empty(const ls_image_box *box)
 {
@@ -131,8 +132,7 @@ ls_status ls_transfers_create(ls_transfer **ret_transfers, size_t *ret_count,
             LS_FAIL(LS_ERR_INPUT, "member %zu wants %zu elements of which %zu are owned by nobody",
                     to, count, count - found);
     }
-    list = malloc((n + 1) * sizeof *list);
-    if (list == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu transfers", n);
+    LS_ROOM(list, n + 1);
     n = 0;
     for (size_t from = 0; from < members; from++)
         for (size_t to = 0; to < members; to++) {

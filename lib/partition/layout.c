@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/partition/share.h"
+#include "base/append.h"
 
 ls_layout ls_layout_serial(void)
 {
@@ -89,14 +90,14 @@ typedef struct line {
     size_t used;
 } line;
 
-static void add(line *l, const char *separator, const char *format, ...)
+LS_PRINTF(3, 4) static void add(line *l, const char *separator, const char *format, ...)
 {
+    char part[96];
     va_list arguments;
-    if (l->used)
-        l->used += (size_t)snprintf(l->text + l->used, sizeof l->text - l->used, "%s", separator);
     va_start(arguments, format);
-    l->used += (size_t)vsnprintf(l->text + l->used, sizeof l->text - l->used, format, arguments);
+    vsnprintf(part, sizeof part, format, arguments);
     va_end(arguments);
+    l->used = ls_append(l->text, sizeof l->text, l->used, "%s%s", l->used ? separator : "", part);
 }
 
 void ls_layout_describe(const ls_layout *layout, char *buffer, size_t size)

@@ -1,4 +1,5 @@
 #include "lockstep/partition/share.h"
+#include "base/append.h"
 
 #include <stdio.h>
 
@@ -27,8 +28,8 @@ ls_status ls_share_check_equal(const char *option, size_t parts, size_t n, const
     if (parts > 0 && n % parts == 0) return LS_OK;
     for (size_t d = 1; d <= n && used + 32 < sizeof list; d++) {
         if (n % d == 0)
-            used += (size_t)snprintf(list + used, sizeof list - used, "%s%zu",
-                                     d == 1 ? "" : (d == n ? " or " : ", "), d);
+            used = ls_append(list, sizeof list, used, "%s%zu",
+                             d == 1 ? "" : (d == n ? " or " : ", "), d);
     }
     LS_FAIL(LS_ERR_INPUT, "%s %zu: %zu %s cannot be cut into %zu equal parts; use %s", option,
             parts, n, things, parts, list);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 
 /* What makes events belong together: collectives by group and number, messages by sender and
  * number. */
@@ -141,11 +142,11 @@ ls_status ls_event_matches_create(ls_event_matches **ret_matches, const ls_event
                                   const char *name)
 {
     ls_status status = LS_OK;
-    ls_event_matches *found = calloc(1, sizeof *found);
+    ls_event_matches *found = NULL;
     entry *entries = NULL;
     size_t total = 0, n = 0;
     for (int r = 0; r < log->ranks; r++) total += log->n_events[r];
-    if (found == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace's matches");
+    LS_NEW(found, 1);
     entries = list_entries(log, total, &n);
     found->matches = calloc(n + 1, sizeof *found->matches);
     found->places = malloc((n + 1) * sizeof *found->places);

@@ -4,6 +4,7 @@
 #include "lockstep/parallel/layout/sharding.h"
 #include "pipeline/executor_state.h"
 #include "pipeline/gradient_slots.h"
+#include "base/allocate.h"
 
 static ls_status chunk_create(ls_executor *e, int c)
 {
@@ -26,8 +27,7 @@ static ls_status chunk_create(ls_executor *e, int c)
     size_t M = (size_t)setup->layout->micro_batches;
 
     LS_TRY(ls_stage_create(&own->stage, &stage, e->store));
-    own->flights = calloc(M, sizeof *own->flights);
-    if (!own->flights) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu micro-batches", M);
+    LS_NEW(own->flights, M);
     for (size_t f = 0; f < M; f++) own->flights[f].micro_batch = -1;
 exit:
     return status;
@@ -58,13 +58,13 @@ ls_status ls_executor_create(ls_executor **ret_executor, const ls_executor_setup
                              ls_store *store)
 {
     ls_status status = LS_OK;
-    ls_executor *e = calloc(1, sizeof *e);
+    ls_executor *e = NULL;
     const ls_config *config = &store->table->config;
     int chunks = setup->layout->virtual_stages;
     size_t slots = 1;
     ls_cuts cuts;
 
-    if (!e) LS_FAIL(LS_ERR_MEMORY, "no memory for a pipeline rank");
+    LS_NEW(e, 1);
     e->setup = *setup;
     e->store = store;
     e->memory = ls_rank_memory(ls_group_owner(setup->tp));
@@ -77,8 +77,7 @@ ls_status ls_executor_create(ls_executor **ret_executor, const ls_executor_setup
     LS_TRY(ls_store_gradient_slots(store, slots));
     LS_TRY(ls_cuts_create(config, ls_group_size(setup->tp), e->lasting, &cuts));
     LS_TRY(ls_kv_sharing_create(setup->tp, &cuts.heads, config->kv_heads, e->lasting, &e->kv));
-    e->chunks = calloc((size_t)chunks, sizeof *e->chunks);
-    if (!e->chunks) LS_FAIL(LS_ERR_MEMORY, "no memory for %d virtual stages", chunks);
+    LS_NEW(e->chunks, (size_t)chunks);
     ls_layout_stage_bounds(setup->layout, config->layers, e->bounds);
     for (int c = 0; c < chunks; c++) LS_TRY(chunk_create(e, c));
     *ret_executor = e;

@@ -4,6 +4,7 @@
 
 #include "lockstep/numerics/forest_sum.h"
 #include "lockstep/partition/share.h"
+#include "base/allocate.h"
 
 ls_status ls_gradient_slots_of(const ls_schedule *schedule, int pp_rank, size_t batch, size_t first,
                                size_t sequences, size_t *ret_slots)
@@ -11,9 +12,9 @@ ls_status ls_gradient_slots_of(const ls_schedule *schedule, int pp_rank, size_t 
     ls_status status = LS_OK;
     const ls_task *tasks = ls_schedule_of(schedule, pp_rank);
     size_t M = (size_t)schedule->micro_batches, slots, most = 1;
-    ls_run_of_leaves *runs = malloc(M * sizeof *runs);
+    ls_run_of_leaves *runs = NULL;
 
-    if (!runs) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu micro-batches", M);
+    LS_ROOM(runs, M);
     for (int c = 0; c < schedule->chunks; c++) {
         size_t n = 0;
         for (int i = 0; i < schedule->n_tasks && n < M; i++) {

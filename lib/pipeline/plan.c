@@ -10,6 +10,7 @@
 #include "pipeline/gradient_slots.h"
 #include "pipeline/plan_net.h"
 #include "pipeline/plan_parts.h"
+#include "base/allocate.h"
 
 /* Elements that a rank holds of the table. */
 typedef struct held {
@@ -101,9 +102,10 @@ static ls_status plan_ranks(ls_plan *plan, const ls_plan_setup *setup, const ls_
     const ls_layout *layout = &plan->layout;
     ls_places *places = NULL;
     const size_t granules = ls_param_table_granules(table);
-    held *sums = malloc((size_t)layout->tp * sizeof *sums);
-    shared *commons = calloc((size_t)layout->dp, sizeof *commons);
-    if (!sums || !commons) LS_FAIL(LS_ERR_MEMORY, "no memory for a plan of %d ranks", plan->ranks);
+    held *sums = NULL;
+    shared *commons = NULL;
+    LS_ROOM(sums, (size_t)layout->tp);
+    LS_NEW(commons, (size_t)layout->dp);
     LS_TRY(ls_places_create(&places, plan->schedule));
     for (int pp = 0; pp < layout->pp; pp++) {
         const bool same_order = pp > 0 && ls_same_backward_order(plan->schedule, pp - 1, pp);
@@ -232,9 +234,9 @@ ls_status ls_plan_create(ls_plan **ret_plan, const ls_plan_setup *setup)
 {
     ls_status status = LS_OK;
     ls_param_table *table = NULL;
-    ls_plan *plan = calloc(1, sizeof *plan);
+    ls_plan *plan = NULL;
 
-    if (!plan) LS_FAIL(LS_ERR_MEMORY, "no memory for a plan");
+    LS_NEW(plan, 1);
     plan->config = *setup->config;
     plan->config.batch = setup->batch;
     plan->layout = *setup->layout;
@@ -243,8 +245,7 @@ ls_status ls_plan_create(ls_plan **ret_plan, const ls_plan_setup *setup)
     LS_TRY(check(plan, setup));
     LS_TRY(ls_param_table_create(&table, &plan->config));
     plan->parameters = ls_param_table_elements(table);
-    plan->rank = calloc((size_t)plan->ranks, sizeof *plan->rank);
-    if (!plan->rank) LS_FAIL(LS_ERR_MEMORY, "no memory for a plan of %d ranks", plan->ranks);
+    LS_NEW(plan->rank, (size_t)plan->ranks);
     LS_TRY(ls_schedule_create(&plan->schedule, plan->layout.schedule, plan->layout.pp,
                               plan->layout.micro_batches, plan->layout.virtual_stages));
     LS_TRY(find_bubble(plan));

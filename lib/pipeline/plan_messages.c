@@ -8,6 +8,7 @@
 
 #include "lockstep/partition/share.h"
 #include "pipeline/plan_parts.h"
+#include "base/allocate.h"
 
 /* Another rank of the pipeline, or with one rank, this one. */
 typedef struct neighbour {
@@ -104,9 +105,7 @@ ls_status ls_schedule_messages(const ls_places *places, int pp_rank, size_t sequ
     w.neighbours[0].rank = (pp_rank + 1) % K;
     w.neighbours[1].rank = (pp_rank + K - 1) % K;
     for (int n = 0; n < w.n; n++) {
-        w.neighbours[n].waiting = calloc((size_t)tasks, sizeof *w.neighbours[n].waiting);
-        if (!w.neighbours[n].waiting)
-            LS_FAIL(LS_ERR_MEMORY, "no memory to follow the messages of %d tasks", tasks);
+        LS_NEW(w.neighbours[n].waiting, (size_t)tasks);
     }
     for (int i = 0; i < tasks; i++) {
         ls_task task = ls_schedule_of(schedule, pp_rank)[i];

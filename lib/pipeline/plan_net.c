@@ -7,6 +7,7 @@
 
 #include "lockstep/numerics/pixel_tree.h"
 #include "lockstep/parallel/layout/net_grids.h"
+#include "base/allocate.h"
 
 /* What a rank takes part in on a route of boxes. */
 typedef struct passing {
@@ -344,14 +345,13 @@ ls_status ls_plan_net(ls_plan *plan)
                  .net = &plan->config.net,
                  .batch = plan->config.batch,
                  .e = ls_dtype_bytes(plan->dtype)};
-    uint64_t *kept = calloc(ranks, sizeof *kept);
-    p.owned = malloc(ranks * sizeof *p.owned);
-    p.wanted = malloc(ranks * sizeof *p.wanted);
-    p.passing = malloc(ranks * sizeof *p.passing);
-    p.most_handed = malloc(ranks * sizeof *p.most_handed);
-    plan->net_layers = calloc(p.net->count, sizeof *plan->net_layers);
-    if (!kept || !p.owned || !p.wanted || !p.passing || !p.most_handed || !plan->net_layers)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a plan of %zu ranks", ranks);
+    uint64_t *kept = NULL;
+    LS_ROOM(p.owned, ranks);
+    LS_ROOM(p.wanted, ranks);
+    LS_ROOM(p.passing, ranks);
+    LS_ROOM(p.most_handed, ranks);
+    LS_NEW(plan->net_layers, p.net->count);
+    LS_NEW(kept, ranks);
     ls_net_shapes_of(p.net, &p.shapes);
     ls_net_grids_of(&plan->layout, p.net, &p.grids);
     for (size_t l = 0; l < p.net->count; l++) plan_layer(&p, l, kept);

@@ -8,6 +8,7 @@
 #include "lockstep/base/show.h"
 #include "pipeline/event_matches.h"
 #include "pipeline/timeline_parts.h"
+#include "base/allocate.h"
 
 static const int64_t UNKNOWN = -1, LAST_NS = 1000000000000000;
 
@@ -211,18 +212,13 @@ static ls_status prepare(ls_replay **ret_replay, const ls_event_log *log)
 {
     ls_status status = LS_OK;
     size_t n = (size_t)log->ranks;
-    ls_replay *replay = calloc(1, sizeof *replay);
-    if (replay == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a replay");
+    ls_replay *replay = NULL;
+    LS_NEW(replay, 1);
     replay->ranks = log->ranks;
-    replay->shares = calloc(n + 1, sizeof *replay->shares);
-    replay->spans = calloc(n + 1, sizeof *replay->spans);
-    if (replay->shares == NULL || replay->spans == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to lay out %d ranks", log->ranks);
+    LS_NEW(replay->shares, n + 1);
+    LS_NEW(replay->spans, n + 1);
     for (int r = 0; r < log->ranks; r++) {
-        replay->spans[r] = malloc((log->n_events[r] + 1) * sizeof **replay->spans);
-        if (replay->spans[r] == NULL)
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to lay out %zu events",
-                    log->n_events[r]);
+        LS_ROOM(replay->spans[r], log->n_events[r] + 1);
         for (size_t i = 0; i < log->n_events[r]; i++) {
             replay->spans[r][i] = (ls_span){UNKNOWN, UNKNOWN, UNKNOWN};
             replay->steps_only |= log->events[r][i].step >= 0;
@@ -245,15 +241,12 @@ ls_status ls_replay_create(ls_replay **ret_replay, const ls_event_log *log, cons
     LS_TRY(ls_event_matches_create(&matches, log, name));
     LS_TRY(prepare(&p.replay, log));
     p.matches = matches;
-    p.known = malloc((matches->count + 1) * sizeof *p.known);
-    p.next = calloc(n, sizeof *p.next);
-    p.clock = calloc(n, sizeof *p.clock);
-    p.has_come = calloc(n, sizeof *p.has_come);
-    p.ready = calloc(n, sizeof *p.ready);
-    p.is_ready = calloc(n, sizeof *p.is_ready);
-    if (p.known == NULL || p.next == NULL || p.clock == NULL || p.has_come == NULL ||
-        p.ready == NULL || p.is_ready == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to lay out %d ranks", log->ranks);
+    LS_ROOM(p.known, matches->count + 1);
+    LS_NEW(p.next, n);
+    LS_NEW(p.clock, n);
+    LS_NEW(p.has_come, n);
+    LS_NEW(p.ready, n);
+    LS_NEW(p.is_ready, n);
     LS_TRY(play(&p));
     *ret_replay = p.replay;
     p.replay = NULL;

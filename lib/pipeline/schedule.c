@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "lockstep/partition/share.h"
+#include "base/allocate.h"
 
 /* A rank's two queues: its forward tasks in order, and its backward tasks in order. Every schedule
  * is a way to merge them. */
@@ -115,15 +116,11 @@ ls_status ls_schedule_create(ls_schedule **ret_schedule, ls_schedule_kind kind, 
     ls_task *queue = NULL;
     LS_TRY(check_numbers(kind, stages, micro_batches, chunks));
 
-    schedule = calloc(1, sizeof *schedule);
-    if (schedule == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a schedule");
+    LS_NEW(schedule, 1);
     *schedule =
         (ls_schedule){kind, stages, chunks, micro_batches, 2 * micro_batches * chunks, NULL};
-    schedule->tasks = calloc((size_t)stages * (size_t)schedule->n_tasks, sizeof *schedule->tasks);
-    queue = calloc((size_t)schedule->n_tasks, sizeof *queue);
-    if (schedule->tasks == NULL || queue == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a schedule of %d tasks on each of %d pipeline ranks",
-                schedule->n_tasks, stages);
+    LS_NEW(schedule->tasks, (size_t)stages * (size_t)schedule->n_tasks);
+    LS_NEW(queue, (size_t)schedule->n_tasks);
 
     queues q = {queue, queue + schedule->n_tasks / 2, schedule->n_tasks / 2};
     fill_queues(schedule, queue, queue + q.count);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "pipeline/schedule_places.h"
+#include "base/allocate.h"
+#include "base/append.h"
 
 /* How far each rank has come: done[p] tasks of its list. */
 static bool is_done(const int *done, ls_place place)
@@ -53,10 +55,9 @@ static ls_status name_circle(const ls_places *places, const int *done)
         ls_task_name(schedule, ls_task_at(schedule, needed), wanted, sizeof wanted);
         ls_task_name(schedule, ls_task_at(schedule, head), before, sizeof before);
         if (used < sizeof text)
-            used +=
-                (size_t)snprintf(text + used, sizeof text - used,
-                                 "%srank %d's %s waits for rank %d's %s, which stands behind %s",
-                                 used ? "; " : "", rank, waiting, needed.rank, wanted, before);
+            used = ls_append(text, sizeof text, used,
+                             "%srank %d's %s waits for rank %d's %s, which stands behind %s",
+                             used ? "; " : "", rank, waiting, needed.rank, wanted, before);
         rank = needed.rank;
     } while (rank != first);
     LS_FAIL(LS_ERR_INPUT, "schedule: tasks wait for each other in a circle: %s", text);
@@ -69,8 +70,8 @@ ls_status ls_places_in_order(const ls_places *places, ls_place *ret_order)
     ls_status status = LS_OK;
     const ls_schedule *schedule = places->schedule;
     size_t n = 0, all = (size_t)schedule->stages * (size_t)schedule->n_tasks, before;
-    int *done = calloc((size_t)schedule->stages, sizeof *done);
-    if (done == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory to look into a schedule");
+    int *done = NULL;
+    LS_NEW(done, (size_t)schedule->stages);
     /* Rounds over the ranks, each going as far as it can. */
     do {
         before = n;
@@ -94,8 +95,7 @@ ls_status ls_schedule_check(const ls_schedule *schedule)
     ls_places *places = NULL;
     ls_place *order = NULL;
     LS_TRY(ls_places_create(&places, schedule));
-    order = malloc((size_t)schedule->stages * (size_t)schedule->n_tasks * sizeof *order);
-    if (order == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory to look into a schedule");
+    LS_ROOM(order, (size_t)schedule->stages * (size_t)schedule->n_tasks);
     LS_TRY(ls_places_in_order(places, order));
 exit:
     free(order);

@@ -1,4 +1,5 @@
 #include "pipeline/schedule_places.h"
+#include "base/allocate.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -82,14 +83,11 @@ ls_status ls_places_create(ls_places **ret_places, const ls_schedule *schedule)
     ls_status status = LS_OK;
     ls_places *places = NULL;
     LS_TRY(check_sizes(schedule));
-    places = calloc(1, sizeof *places);
-    if (places == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory to look into a schedule");
+    LS_NEW(places, 1);
     places->schedule = schedule;
     size_t count =
         (size_t)schedule->stages * 2 * (size_t)schedule->chunks * (size_t)schedule->micro_batches;
-    places->index = malloc(count * sizeof *places->index);
-    if (places->index == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "no memory to look into a schedule of %zu tasks", count);
+    LS_ROOM(places->index, count);
     for (size_t i = 0; i < count; i++) places->index[i] = -1;
     for (int p = 0; p < schedule->stages; p++) {
         LS_TRY(enter_tasks(places, p));

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "lockstep/pipeline/drawing.h"
+#include "base/allocate.h"
 
 static ls_box box_of(const ls_timeline *timeline, int rank, int index)
 {
@@ -26,8 +27,8 @@ ls_status ls_svg_timeline(FILE *file, const ls_timeline *timeline, const char *t
     ls_status status = LS_OK;
     const ls_schedule *schedule = timeline->schedule;
     size_t count = 0;
-    ls_box *boxes = malloc((size_t)schedule->stages * (size_t)schedule->n_tasks * sizeof *boxes);
-    if (boxes == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory to draw a timeline");
+    ls_box *boxes = NULL;
+    LS_ROOM(boxes, (size_t)schedule->stages * (size_t)schedule->n_tasks);
     for (int p = 0; p < schedule->stages; p++)
         for (int i = 0; i < schedule->n_tasks; i++) boxes[count++] = box_of(timeline, p, i);
     ls_drawing drawing = {.title = title, .rows = schedule->stages, .boxes = boxes, .count = count};

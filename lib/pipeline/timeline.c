@@ -4,6 +4,7 @@
 
 #include "pipeline/schedule_places.h"
 #include "pipeline/timeline_parts.h"
+#include "base/allocate.h"
 
 enum { HIGHEST_COST = 1 << 20 };
 
@@ -69,15 +70,12 @@ ls_status ls_timeline_create(ls_timeline **ret_timeline, const ls_schedule *sche
                 forward_cost, backward_cost, HIGHEST_COST);
     LS_TRY(ls_places_create(&places, schedule));
     size_t count = (size_t)schedule->stages * (size_t)schedule->n_tasks;
-    timeline = calloc(1, sizeof *timeline);
-    order = malloc(count * sizeof *order);
-    if (timeline == NULL || order == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a timeline");
+    LS_NEW(timeline, 1);
+    LS_ROOM(order, count);
     *timeline = (ls_timeline){
         .schedule = schedule, .forward_cost = forward_cost, .backward_cost = backward_cost};
-    timeline->intervals = malloc(count * sizeof *timeline->intervals);
-    timeline->idle = calloc((size_t)schedule->stages, sizeof *timeline->idle);
-    if (timeline->intervals == NULL || timeline->idle == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a timeline of %zu tasks", count);
+    LS_ROOM(timeline->intervals, count);
+    LS_NEW(timeline->idle, (size_t)schedule->stages);
     LS_TRY(ls_places_in_order(places, order));
     lay_out(timeline, places, order);
     *ret_timeline = timeline;

@@ -12,6 +12,7 @@
 #include "report/page_style.h"
 #include "report/svg.h"
 #include "report/text_table.h"
+#include "base/append.h"
 
 static void row(FILE *file, const char *name, const char *value)
 {
@@ -52,13 +53,12 @@ static void describe_schedule(const ls_layout *layout, char *buffer, size_t size
     const char *schedule = layout->micro_batches == 1 && layout->virtual_stages == 1
                                ? "one micro-batch, one stage at a time"
                                : ls_schedule_kind_name(layout->schedule);
-    int used = snprintf(buffer, size, "%s", schedule);
+    size_t used = ls_append(buffer, size, 0, "%s", schedule);
     if (layout->virtual_stages > 1)
-        used += snprintf(buffer + used, size - (size_t)used, ", %d virtual stages per rank",
-                         layout->virtual_stages);
+        used =
+            ls_append(buffer, size, used, ", %d virtual stages per rank", layout->virtual_stages);
     if (layout->micro_batches > 1)
-        snprintf(buffer + used, size - (size_t)used, ", %d micro-batches per replica",
-                 layout->micro_batches);
+        ls_append(buffer, size, used, ", %d micro-batches per replica", layout->micro_batches);
 }
 
 /* The layers that the user gave a grid of their own. */

@@ -10,6 +10,7 @@
 #include "io/new_file.h"
 #include "io/unfinished.h"
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 
 struct ls_page {
     char *folder;
@@ -37,12 +38,11 @@ ls_status ls_page_open(ls_page **ret_page, const char *folder)
     struct stat there;
     char *path = NULL;
     size_t size = strlen(folder) + sizeof "/index.html";
-    ls_page *page = calloc(1, sizeof *page);
-    if (page == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a report");
+    ls_page *page = NULL;
+    LS_NEW(page, 1);
     page->listed = -1;
-    page->folder = strdup(folder);
-    path = malloc(size);
-    if (page->folder == NULL || path == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a report");
+    LS_COPY(page->folder, folder);
+    LS_ROOM(path, size);
     snprintf(path, size, "%s/index.html", page->folder);
     const int made = make_folder(page);
     if (made < 0)
@@ -69,12 +69,12 @@ ls_status ls_page_commit(ls_page *page, const ls_report *report)
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
-    if (stream == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the report's page");
+    if (stream == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the report's page");
     LS_TRY(ls_page_write(stream, report));
     int failed = ferror(stream);
     if (fclose(stream) != 0) failed = 1;
     stream = NULL;
-    if (failed != 0) LS_FAIL(LS_ERR_MEMORY, "no memory for the report's page");
+    if (failed != 0) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the report's page");
     LS_TRY(ls_new_file_write(page->file, text, size));
     LS_TRY(ls_new_file_commit(page->file));
     page->made_folder = false;

@@ -38,7 +38,8 @@ static ls_status write_bitmap(FILE *file, const ls_images *images, size_t number
     const size_t plane = images->channels == 3 ? height * width : 0;
     const unsigned char *red = images->pixels + number * images->channels * height * width;
     unsigned char *bitmap = calloc(bytes, 1);
-    if (bitmap == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a picture of %zu bytes", bytes);
+    if (bitmap == NULL)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a picture of %zu bytes", bytes);
     bitmap[0] = 'B';
     bitmap[1] = 'M';
     put_u32(bitmap + 2, bytes);

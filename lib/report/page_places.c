@@ -3,6 +3,7 @@
 #include "lockstep/pipeline/drawing.h"
 #include "report/page_parts.h"
 #include "report/svg.h"
+#include "base/append.h"
 
 /* "embedding, layers 0-1, 4-5, head": what pipeline rank p holds. */
 static void describe_stage(const ls_layout *layout, size_t layers, int p, char *buffer, size_t size)
@@ -14,16 +15,15 @@ static void describe_stage(const ls_layout *layout, size_t layers, int p, char *
     for (int s = p; s < stages; s += layout->pp) held += bounds[s + 1] - bounds[s];
     const char *before = held == 1 ? "layer " : "layers ";
     buffer[0] = '\0';
-    if (p == 0) used += (size_t)snprintf(buffer, size, "embedding");
+    if (p == 0) used = ls_append(buffer, size, 0, "embedding");
     for (int s = p; s < stages && used + 64 < size; s += layout->pp) {
         if (bounds[s] == bounds[s + 1]) continue;
-        used += (size_t)snprintf(buffer + used, size - used, "%s%s%zu", used > 0 ? ", " : "",
-                                 before, bounds[s]);
+        used = ls_append(buffer, size, used, "%s%s%zu", used > 0 ? ", " : "", before, bounds[s]);
         before = "";
         if (bounds[s + 1] - bounds[s] > 1)
-            used += (size_t)snprintf(buffer + used, size - used, "-%zu", bounds[s + 1] - 1);
+            used = ls_append(buffer, size, used, "-%zu", bounds[s + 1] - 1);
     }
-    if (p == layout->pp - 1) snprintf(buffer + used, size - used, "%shead", used > 0 ? ", " : "");
+    if (p == layout->pp - 1) ls_append(buffer, size, used, "%shead", used > 0 ? ", " : "");
 }
 
 /* Several rows of ranks or none: what each pipeline rank and each replica has. */

@@ -49,7 +49,7 @@ ls_status ls_page_memory(FILE *file, const ls_report *report, const ls_report_ru
     bars = calloc((size_t)groups.count, sizeof *bars);
     bytes = calloc((size_t)groups.count, sizeof *bytes);
     if (bars == NULL || bytes == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "no memory to draw %d ranks", groups.count);
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw %d ranks", groups.count);
     fputs("<h2>Memory</h2>\n<p>The most bytes of each category that a rank held. The peaks of two "
           "categories may fall at different times.</p>\n",
           file);

@@ -1,4 +1,5 @@
 #include "report/rank_groups.h"
+#include "base/allocate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,10 +36,8 @@ ls_status ls_rank_groups_create(ls_rank_groups *ret_groups, int ranks, ls_ranks_
 {
     ls_status status = LS_OK;
     ls_rank_groups made = {0, NULL, NULL};
-    made.of = calloc((size_t)ranks + 1, sizeof *made.of);
-    made.groups = calloc((size_t)ranks + 1, sizeof *made.groups);
-    if (made.of == NULL || made.groups == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a table of %d ranks", ranks);
+    LS_NEW(made.of, (size_t)ranks + 1);
+    LS_NEW(made.groups, (size_t)ranks + 1);
     for (int r = 0; r < ranks; r++) {
         int g = 0;
         while (g < made.count && !alike(context, r, made.groups[g].first)) g++;

@@ -5,6 +5,7 @@
 
 #include "lockstep/pipeline/drawing.h"
 #include "report/drawing_file.h"
+#include "base/allocate.h"
 
 int ls_replay_last_step(const ls_event_log *log)
 {
@@ -244,8 +245,8 @@ static ls_status draw_svg(FILE *file, const void *context)
     int pp = 1;
     size_t n = (size_t)log->ranks;
     boxes b = {NULL, 0, 0, 0.0};
-    const char **rows = malloc(n * sizeof *rows);
-    if (rows == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
+    const char **rows = NULL;
+    LS_ROOM(rows, n);
     for (size_t r = 0; r < n; r++)
         if (p->stage_of[r] >= pp) pp = p->stage_of[r] + 1;
     for (size_t r = 0; r < n; r++) rows[r] = p->names[r];

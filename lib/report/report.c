@@ -1,4 +1,5 @@
 #include "report/report.h"
+#include "base/allocate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@ ls_status ls_losses_add(ls_losses *losses, const ls_step *step)
     if (losses->count == losses->room) {
         size_t room = losses->room == 0 ? 64 : 2 * losses->room;
         double *value = realloc(losses->value, room * sizeof *value);
-        if (value == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu losses", room);
+        if (value == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu losses", room);
         losses->value = value;
         losses->room = room;
     }
@@ -24,13 +25,11 @@ ls_status ls_report_create(ls_report **ret_report, const ls_run *common, size_t 
                            size_t n_runs)
 {
     ls_status status = LS_OK;
-    ls_report *report = calloc(1, sizeof *report);
-    if (report == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a report");
+    ls_report *report = NULL;
+    LS_NEW(report, 1);
     report->common = *common;
-    report->baselines = calloc(n_baselines + 1, sizeof *report->baselines);
-    report->runs = calloc(n_runs + 1, sizeof *report->runs);
-    if (report->baselines == NULL || report->runs == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a report of %zu runs", n_runs);
+    LS_NEW(report->baselines, n_baselines + 1);
+    LS_NEW(report->runs, n_runs + 1);
     LS_TRY(ls_param_table_create(&report->table, &common->config));
     *ret_report = report;
     report = NULL;

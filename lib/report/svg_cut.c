@@ -6,6 +6,7 @@
 
 #include "lockstep/parallel/layout/sharding.h"
 #include "report/svg.h"
+#include "base/allocate.h"
 
 enum { WIDTH = 760, NAME = 228, BOX = 200, NOTE = NAME + BOX + 24, GAP = 9, HEADING = 30 };
 enum { LOWEST = 13, HIGHEST = 64, KEY = 24, KEY_RANKS = 16 };
@@ -166,8 +167,8 @@ ls_status ls_svg_cut(FILE *file, const ls_param_table *table, const ls_layout *l
 {
     ls_status status = LS_OK;
     double largest = 1.0, y = layout->tp <= KEY_RANKS ? KEY : 0.0, height = y;
-    ls_shard *shards = malloc((size_t)layout->tp * sizeof *shards);
-    if (shards == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory to draw %d ranks", layout->tp);
+    ls_shard *shards = NULL;
+    LS_ROOM(shards, (size_t)layout->tp);
     for (size_t i = 0; i < table->count; i++) {
         for (int d = 0; d < table->params[i].n_dims; d++)
             largest = fmax(largest, (double)table->params[i].dims[d]);

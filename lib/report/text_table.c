@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "report/progress.h"
+#include "base/allocate.h"
 
 struct ls_text_table {
     size_t columns, cells, room;
@@ -15,8 +16,8 @@ struct ls_text_table {
 ls_status ls_text_table_create(ls_text_table **ret_table, size_t columns)
 {
     ls_status status = LS_OK;
-    ls_text_table *table = calloc(1, sizeof *table);
-    if (table == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a table");
+    ls_text_table *table = NULL;
+    LS_NEW(table, 1);
     table->columns = columns;
     *ret_table = table;
 exit:
@@ -43,12 +44,12 @@ ls_status ls_text_table_add(ls_text_table *table, const char *format, ...)
     if (table->cells == table->room) {
         size_t room = table->room == 0 ? 64 : 2 * table->room;
         char **cell = realloc(table->cell, room * sizeof *cell);
-        if (cell == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a table");
+        if (cell == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a table");
         table->cell = cell;
         table->room = room;
     }
-    char *copy = strdup(text);
-    if (copy == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a table");
+    char *copy = NULL;
+    LS_COPY(copy, text);
     table->cell[table->cells++] = copy;
 exit:
     return status;

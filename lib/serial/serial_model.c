@@ -8,6 +8,7 @@
 #include "lockstep/kernels/rotary.h"
 #include "serial/serial_net.h"
 #include "serial/serial_parts.h"
+#include "base/allocate.h"
 
 /* Every parameter, whole, with room for the gradient of each of its uses. */
 static ls_status check_store(const ls_store *store)
@@ -52,10 +53,7 @@ static ls_status make_transformer(ls_serial *serial)
     serial->ff = ls_config_ff_axis(serial->config);
     serial->vocab = ls_config_vocab_axis(serial->config);
 
-    serial->layers = calloc(serial->config->layers, sizeof *serial->layers);
-    if (serial->layers == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the %zu layers of a serial model",
-                serial->config->layers);
+    LS_NEW(serial->layers, serial->config->layers);
     if (serial->config->position == LS_ROTARY) LS_TRY(make_rotary_tables(serial));
 exit:
     return status;
@@ -70,8 +68,7 @@ ls_status ls_serial_create(ls_serial **ret_serial, ls_store *store, ls_engine en
     ls_thread_mode_set(&mode);
     LS_TRY(check_store(store));
 
-    serial = calloc(1, sizeof *serial);
-    if (serial == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a serial model");
+    LS_NEW(serial, 1);
     serial->store = store;
     serial->config = &store->table->config;
     serial->engine = engine;

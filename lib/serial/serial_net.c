@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lockstep/kernels/elementwise.h"
+#include "base/allocate.h"
 
 /* What computes each kind of layer. */
 static const struct {
@@ -26,8 +27,8 @@ ls_status ls_serial_net_create(ls_serial *serial)
 {
     ls_status status = LS_OK;
     const ls_net *net = &serial->config->net;
-    ls_serial_net *made = calloc(1, sizeof *made);
-    if (made == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a serial network");
+    ls_serial_net *made = NULL;
+    LS_NEW(made, 1);
     serial->net = made;
     made->net = net;
     ls_net_shapes_of(net, &made->shapes);

@@ -7,6 +7,7 @@
 
 #include "step_graph/graph_build.h"
 #include "step_graph/tensor_name.h"
+#include "base/allocate.h"
 
 int ls_graph_append(ls_graph *graph, ls_graph_phase phase, ls_operation_kind make, const char *name)
 {
@@ -300,8 +301,7 @@ ls_status ls_graph_create(ls_graph **ret_graph, const ls_param_table *table, siz
     ls_status status = LS_OK;
     ls_graph *graph = NULL;
     const bool net = table->config.kind == LS_MODEL_NET;
-    graph = calloc(1, sizeof *graph);
-    if (!graph) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of a step's tensors");
+    LS_NEW(graph, 1);
     graph->table = table;
     graph->B = B;
     graph->S = net ? 1 : S;
@@ -310,9 +310,7 @@ ls_status ls_graph_create(ls_graph **ret_graph, const ls_param_table *table, siz
     const size_t most =
         net ? ls_graph_net_most(&table->config.net) : 16 * table->config.layers + 16;
     graph->room = 2 * most + 5 * table->count;
-    graph->nodes = calloc(graph->room, sizeof *graph->nodes);
-    if (!graph->nodes)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of a step's tensors");
+    LS_NEW(graph->nodes, graph->room);
     LS_TRY(ls_graph_index_create(graph));
 
     if (net)

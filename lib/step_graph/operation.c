@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "step_graph/operation_parts.h"
+#include "base/allocate.h"
 
 typedef struct evaluator {
     ls_evaluate_forward *forward;
@@ -150,8 +151,7 @@ static ls_status widen_images(const ls_operands *operands, double **ret_images)
     const ls_batch *batch = operands->batch;
     double *images = NULL;
     if (operands->graph->table->config.kind != LS_MODEL_NET || !batch || !batch->images) goto exit;
-    images = malloc(batch->B * batch->pixels * sizeof *images);
-    if (!images) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a batch of images");
+    LS_ROOM(images, batch->B * batch->pixels);
     for (size_t i = 0; i < batch->B * batch->pixels; i++) images[i] = (double)batch->images[i];
     *ret_images = images;
 exit:

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "step_graph/operation_parts.h"
+#include "base/allocate.h"
 
 void ls_evaluate_softmax(const ls_precision *p, approx *scores, size_t n)
 {
@@ -128,8 +129,8 @@ ls_status ls_evaluate_attention(const evaluation *all, const ls_graph_node *node
     const size_t dh = ls_config_head_width(e->config);
     const double *q = value_of(e, node->inputs[0]), *k = value_of(e, node->inputs[1]);
     const double *v = value_of(e, node->inputs[2]);
-    approx *P = malloc(e->S * sizeof *P);
-    if (!P) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", node->name);
+    approx *P = NULL;
+    LS_ROOM(P, e->S);
     for (size_t b = 0; b < e->B; b++)
         for (size_t h = 0; h < e->config->heads; h++)
             for (size_t i = 0; i < e->S; i++) {
@@ -195,9 +196,9 @@ ls_status ls_evaluate_attention_backward(const evaluation *all, const ls_graph_n
     const double *q = value_of(e, reader->inputs[0]), *k = value_of(e, reader->inputs[1]);
     const double *v = value_of(e, reader->inputs[2]), *d_o = gradient_of(e, reader);
     const approx scale = scale_of(e);
-    approx *room = malloc(3 * e->S * sizeof *room);
+    approx *room = NULL;
     const row_work w = {room, room + e->S, room + 2 * e->S};
-    if (!room) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    LS_ROOM(room, 3 * e->S);
     for (size_t b = 0; b < e->B; b++)
         for (size_t h = 0; h < e->config->heads; h++)
             for (size_t i = 0; i < e->S; i++) {

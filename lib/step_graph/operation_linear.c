@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "step_graph/operation_parts.h"
+#include "base/allocate.h"
 
 typedef struct product {
     size_t rows, in, out;
@@ -106,8 +107,8 @@ ls_status ls_evaluate_linear(const evaluation *e, const ls_graph_node *node, app
 {
     ls_status status = LS_OK;
     const product m = product_of(e, node);
-    approx *row = malloc(m.out * sizeof *row);
-    if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", node->name);
+    approx *row = NULL;
+    LS_ROOM(row, m.out);
     for (size_t t = 0; t < m.rows; t++) {
         approx_sum *y = out + t * m.out;
         add_products(y, &m, m.x + row_begin(e, node, &m, t), e->variant.sparse);
@@ -173,9 +174,9 @@ ls_status ls_evaluate_linear_backward(const evaluation *e, const ls_graph_node *
     ls_status status = LS_OK;
     const product m = product_of(e, reader);
     const double *dy = gradient_of(e, reader);
-    approx *row = malloc(m.out * sizeof *row);
+    approx *row = NULL;
     (void)slot;
-    if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    LS_ROOM(row, m.out);
     for (size_t t = 0; t < m.rows; t++) {
         if (e->variant.sparse && all_zero(dy + t * m.out, m.out)) continue;
         product_gradient(e, reader, &m, dy, t, row);
@@ -192,8 +193,8 @@ ls_status ls_evaluate_linear_params(const evaluation *e, const ls_graph_node *re
     ls_status status = LS_OK;
     const product m = product_of(e, reader);
     const double *dy = gradient_of(e, reader);
-    approx *row = malloc(m.out * sizeof *row);
-    if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    approx *row = NULL;
+    LS_ROOM(row, m.out);
     for (size_t t = 0; t < m.rows; t++) {
         if (e->variant.sparse && all_zero(dy + t * m.out, m.out)) continue;
         product_gradient(e, reader, &m, dy, t, row);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "step_graph/operation_parts.h"
+#include "base/allocate.h"
 
 typedef struct labels {
     const int32_t *of; /* NULL: none */
@@ -136,8 +137,8 @@ ls_status ls_evaluate_loss(const evaluation *e, const ls_graph_node *node, appro
     ls_status status = LS_OK;
     const labels l = labels_of(e, node);
     const double *z = value_of(e, node->inputs[0]);
-    approx *row = malloc(l.choices * sizeof *row);
-    if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", node->name);
+    approx *row = NULL;
+    LS_ROOM(row, l.choices);
     for (size_t t = 0; t < l.rows; t++) {
         if (!is_valid(&l, t)) continue;
         for (size_t j = 0; l.maximum_shards && j < l.choices; j++)
@@ -159,9 +160,9 @@ ls_status ls_evaluate_loss_backward(const evaluation *e, const ls_graph_node *re
     const double *z = value_of(e, reader->inputs[0]);
     const double even = l.smoothing / (double)l.choices;
     const size_t columns = l.choices + l.padded;
-    approx *row = malloc(columns * sizeof *row);
+    approx *row = NULL;
     (void)slot;
-    if (!row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    LS_ROOM(row, columns);
     for (size_t t = 0; t < l.rows; t++) {
         if (!is_valid(&l, t)) continue;
         for (size_t j = 0; j < l.choices; j++) row[j] = approx_input(p, z[t * l.choices + j]);

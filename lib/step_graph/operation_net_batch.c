@@ -13,6 +13,7 @@
 
 #include "lockstep/partition/share.h"
 #include "step_graph/operation_net.h"
+#include "base/allocate.h"
 
 /* What a block, or everybody, divides and subtracts by. */
 typedef struct statistics {
@@ -68,13 +69,12 @@ static ls_status batch_create(const evaluation *e, const ls_graph_node *node, ba
     const size_t down = cut && grid->down ? grid->down : 1;
     const size_t across = cut && grid->across ? grid->across : 1;
     const size_t images = b.l.images, height = b.l.in.height, width = b.l.in.width;
-    size_t *numbers = calloc(images + height + width, sizeof *numbers);
+    size_t *numbers = NULL;
     b.blocks = samples * down * across;
-    b.block = malloc(2 * images * b.l.in_pixels * sizeof *b.block);
-    b.of = calloc(b.blocks, sizeof *b.of);
-    b.sums = calloc(2 * b.blocks, sizeof *b.sums);
-    if (!numbers || !b.block || !b.of || !b.sums)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the statistics of %s", node->name);
+    LS_ROOM(b.block, 2 * images * b.l.in_pixels);
+    LS_NEW(b.of, b.blocks);
+    LS_NEW(b.sums, 2 * b.blocks);
+    LS_NEW(numbers, images + height + width);
     b.offset = b.block + images * b.l.in_pixels;
     number_blocks(numbers, images, images, samples);
     number_blocks(numbers + images, height, b.l.net->row_granules, down);
@@ -318,8 +318,7 @@ ls_status ls_evaluate_batch_norm_backward(const evaluation *e, const ls_graph_no
     batch b = {0};
     (void)slot;
     LS_TRY(batch_create(e, reader, &b));
-    means = malloc(2 * b.blocks * sizeof *means);
-    if (!means) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sums of %s", reader->name);
+    LS_ROOM(means, 2 * b.blocks);
     for (size_t channel = 0; channel < b.l.in.channels; channel++) {
         find_statistics(e, &b, x, channel);
         if (e->variant.statistics_back_means) LS_TRY(share_statistics(e, reader, &b, x, channel));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "step_graph/operation_net.h"
+#include "base/allocate.h"
 
 /* All channels of one pixel. */
 typedef struct column {
@@ -53,9 +54,9 @@ static void load(const evaluation *e, const net_layer *l, const double *x, colum
 static ls_status column_create(const evaluation *e, const net_layer *l, column *ret_column)
 {
     ls_status status = LS_OK;
-    approx *room = malloc(3 * l->in.channels * sizeof *room);
+    approx *room = NULL;
     (void)e;
-    if (!room) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the channels of a pixel");
+    LS_ROOM(room, 3 * l->in.channels);
     *ret_column = (column){l->in.channels, l->in_pixels, room, room + l->in.channels,
                            room + 2 * l->in.channels};
 exit:

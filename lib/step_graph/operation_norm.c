@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "step_graph/operation_parts.h"
+#include "base/allocate.h"
 
 /* Whether the mean is subtracted. */
 static bool is_centred(const evaluation *e)
@@ -55,8 +56,8 @@ ls_status ls_evaluate_norm(const evaluation *e, const ls_graph_node *node, appro
     const size_t D = e->config->d_model, rows = elements_of(e, node) / D;
     const double *x = value_of(e, node->inputs[0]);
     const double *scale = param_of(e, node->params[0]), *shift = param_of(e, node->params[1]);
-    approx *xhat = malloc(D * sizeof *xhat);
-    if (!xhat) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", node->name);
+    approx *xhat = NULL;
+    LS_ROOM(xhat, D);
     for (size_t t = 0; t < rows; t++) {
         normalize(e, x + t * D, D, xhat);
         for (size_t i = 0; i < D; i++) {
@@ -79,9 +80,9 @@ ls_status ls_evaluate_norm_backward(const evaluation *e, const ls_graph_node *re
     const double *x = value_of(e, reader->inputs[0]), *dy = gradient_of(e, reader);
     const double *scale = param_of(e, reader->params[0]);
     const approx width = approx_exact((double)D);
-    approx *xhat = malloc(2 * D * sizeof *xhat), *g = NULL;
+    approx *xhat = NULL, *g = NULL;
     (void)slot;
-    if (!xhat) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    LS_ROOM(xhat, 2 * D);
     g = xhat + D;
     for (size_t t = 0; t < rows; t++) {
         const approx rstd = normalize(e, x + t * D, D, xhat);
@@ -113,8 +114,8 @@ ls_status ls_evaluate_norm_params(const evaluation *e, const ls_graph_node *read
     ls_status status = LS_OK;
     const size_t D = e->config->d_model, rows = elements_of(e, reader) / D;
     const double *x = value_of(e, reader->inputs[0]), *dy = gradient_of(e, reader);
-    approx *xhat = malloc(D * sizeof *xhat);
-    if (!xhat) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of %s", reader->name);
+    approx *xhat = NULL;
+    LS_ROOM(xhat, D);
     for (size_t t = 0; t < rows; t++) {
         if (slot == 0) normalize(e, x + t * D, D, xhat);
         for (size_t i = 0; i < D; i++) {

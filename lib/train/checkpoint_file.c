@@ -7,6 +7,7 @@
 #include "lockstep/base/show.h"
 #include "lockstep/base/widen.h"
 #include "train/checkpoint_metadata.h"
+#include "base/allocate.h"
 
 const char *const ls_checkpoint_prefixes[LS_CHECKPOINT_ARRAYS] = {"", "optimizer.m.",
                                                                   "optimizer.v."};
@@ -145,8 +146,7 @@ ls_status ls_checkpoint_open(ls_checkpoint_file *ret_file, const ls_run *run,
     LS_TRY(ls_checkpoint_same_model(file.set, path, &table->config));
     LS_TRY(ls_foreign_map_create(&file.map, table, whose(file.set, table), path));
     for (int array = 0; array < LS_CHECKPOINT_ARRAYS; array++) {
-        file.found[array] = calloc(file.map->count, sizeof *file.found[array]);
-        if (!file.found[array]) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
+        LS_NEW(file.found[array], file.map->count);
     }
     LS_TRY(take_all(&file, path, run->dtype));
     /* With any optimizer state a run goes on, and needs all of it; bare weights begin one. */

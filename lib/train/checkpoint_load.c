@@ -4,6 +4,7 @@
 #include "lockstep/base/widen.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_file.h"
+#include "base/allocate.h"
 
 /* A parameter's shard, widened where the run is wider than the file. */
 static ls_status take(const ls_foreign_map *map, size_t param, const ls_tensor_info *info,
@@ -19,7 +20,8 @@ static ls_status take(const ls_foreign_map *map, size_t param, const ls_tensor_i
     }
     ls_param_shard_shape(&map->table->params[param], shard, &rows, &cols);
     narrow = malloc((rows * cols + 1) * bytes);
-    if (!narrow) LS_FAIL(LS_ERR_MEMORY, "no memory to read tensor %s", ls_show(info->name));
+    if (!narrow)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read tensor %s", ls_show(info->name));
     ls_foreign_shard_in(map, param, shard, bytes, narrow, info->data);
     ls_widen(LS_REAL_DTYPE, own, info->dtype, narrow, rows * cols);
 exit:
@@ -54,8 +56,8 @@ static ls_status begin_array(const ls_param *param, ls_shard shard, const double
 {
     ls_status status = LS_OK;
     const size_t n = ls_param_elements(param);
-    ls_real *rounded = malloc((n + 1) * sizeof *rounded);
-    if (!rounded) LS_FAIL(LS_ERR_MEMORY, "no memory for the initial values of %s", param->name);
+    ls_real *rounded = NULL;
+    LS_ROOM(rounded, n + 1);
     for (size_t i = 0; i < n; i++) rounded[i] = (ls_real)whole[i];
     ls_param_shard_in(param, shard, sizeof *rounded, own, rounded);
 exit:

@@ -10,6 +10,7 @@
 #include "train/checkpoint.h"
 #include "train/gather.h"
 #include "train/rank_model.h"
+#include "base/allocate.h"
 
 /* What all ranks share: the run, and room for what rank 0 says of it. */
 typedef struct shared {
@@ -167,9 +168,9 @@ static ls_status set_up(trainer *t, const ls_schedule *schedule)
     const bool net = run->config.kind == LS_MODEL_NET;
     const ls_rank_model_setup setup = {t->rank, run, schedule};
     ls_memory *memory = ls_rank_memory(t->rank);
-    ls_holding *holdings = calloc(t->table->count, sizeof *holdings);
+    ls_holding *holdings = NULL;
 
-    if (!holdings) LS_FAIL(LS_ERR_MEMORY, "no memory for a table of shards");
+    LS_NEW(holdings, t->table->count);
     LS_TRY(ls_arena_create(&t->temporary, memory, LS_MEM_TEMPORARY));
     LS_TRY(ls_arena_create(&t->aside, NULL, LS_MEM_TEMPORARY));
     t->world = ls_rank_world_group(t->rank);

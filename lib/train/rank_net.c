@@ -7,6 +7,7 @@
 #include "lockstep/numerics/digest.h"
 #include "lockstep/parallel/spatial/sharded_net.h"
 #include "train/rank_model.h"
+#include "base/allocate.h"
 
 enum { DIGITS = 64 }; /* of a digest */
 
@@ -34,13 +35,13 @@ static ls_status gather_runs(net *n)
     const size_t ranks = (size_t)ls_group_size(n->world);
     const ls_share run = n->base.samples;
     const int64_t own[2] = {(int64_t)run.first, (int64_t)run.count};
-    int64_t *all = calloc(ranks, sizeof own);
-    size_t *starts = calloc(ranks + 1, sizeof *starts);
+    int64_t *all = NULL;
+    size_t *starts = NULL;
 
-    n->runs = calloc(ranks, sizeof *n->runs);
-    n->starts = calloc(ranks + 1, sizeof *n->starts);
-    if (!all || !starts || !n->runs || !n->starts)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the runs of %zu ranks", ranks);
+    LS_NEW(n->runs, ranks);
+    LS_NEW(n->starts, ranks + 1);
+    LS_NEW(all, ranks);
+    LS_NEW(starts, ranks + 1);
     for (size_t r = 0; r <= ranks; r++) starts[r] = 2 * r;
     LS_TRY(ls_all_gather(n->world, all, own, starts, LS_I64));
     for (size_t r = 0; r < ranks; r++) {
@@ -50,7 +51,8 @@ static ls_status gather_runs(net *n)
     n->own = calloc(run.count + 1, DIGITS + 1);
     n->all = calloc(n->starts[ranks] + 1, 1);
     if (!n->own || !n->all)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for digests of the images of %zu ranks", ranks);
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for digests of the images of %zu ranks",
+                ranks);
 exit:
     free(all);
     free(starts);
@@ -137,9 +139,9 @@ ls_status ls_rank_net_create(ls_rank_model **ret_model, const ls_rank_model_setu
     const ls_run *run = setup->run;
     ls_group *world = ls_rank_world_group(setup->rank);
     const ls_sharded_net_setup sharded = {world, &run->layout, run->engine, run->batch, run->tap};
-    net *n = calloc(1, sizeof *n);
+    net *n = NULL;
 
-    if (!n) LS_FAIL(LS_ERR_MEMORY, "no memory for a rank's part of the network");
+    LS_NEW(n, 1);
     n->base = (ls_rank_model){.operations = &operations, .holders = world};
     n->rank = setup->rank;
     n->world = world;

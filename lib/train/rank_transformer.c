@@ -8,6 +8,7 @@
 #include "lockstep/pipeline/executor.h"
 #include "parallel/data/step_look.h"
 #include "train/rank_model.h"
+#include "base/allocate.h"
 
 typedef struct transformer {
     ls_rank_model base;
@@ -122,9 +123,9 @@ ls_status ls_rank_transformer_create(ls_rank_model **ret_model, const ls_rank_mo
     const ls_layout *layout = &run->layout;
     const ls_coordinates at = ls_layout_coordinates(layout, ls_rank_index(setup->rank));
     const ls_share own = ls_share_of(run->batch, (size_t)layout->dp, (size_t)at.dp);
-    transformer *t = calloc(1, sizeof *t);
+    transformer *t = NULL;
 
-    if (!t) LS_FAIL(LS_ERR_MEMORY, "no memory for a rank's part of the model");
+    LS_NEW(t, 1);
     *t = (transformer){
         .base = {.operations = &operations, .samples = own},
         .run = run,

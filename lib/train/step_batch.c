@@ -5,6 +5,7 @@
 
 #include "lockstep/model/masked_text.h"
 #include "train/training.h"
+#include "base/allocate.h"
 
 uint64_t ls_run_tokens(const ls_run *run)
 {
@@ -24,7 +25,7 @@ static ls_status create_images(ls_step_batch *batch, const ls_config *config, si
     batch->images = calloc(count + 1, pixels * sizeof *batch->images);
     batch->labels = malloc((count + 1) * sizeof *batch->labels);
     if (!batch->images || !batch->labels)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a batch of %zu images", count);
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a batch of %zu images", count);
     batch->batch.pixels = pixels;
 exit:
     return status;
@@ -35,16 +36,12 @@ static ls_status create_tokens(ls_step_batch *ret_batch, const ls_config *config
     ls_status status = LS_OK;
     ls_step_batch batch = *ret_batch;
     size_t n = count * config->seq;
-    batch.tokens = malloc((n + 1) * sizeof *batch.tokens);
-    batch.targets = malloc((n + 1) * sizeof *batch.targets);
-    if (!batch.tokens || !batch.targets)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a batch of %zu tokens", n);
+    LS_ROOM(batch.tokens, n + 1);
+    LS_ROOM(batch.targets, n + 1);
     if (config->objective == LS_MASKED_TOKEN) {
-        batch.segments = malloc((n + 1) * sizeof *batch.segments);
-        batch.lengths = malloc((count + 1) * sizeof *batch.lengths);
-        batch.order = malloc((count + 1) * sizeof *batch.order);
-        if (!batch.segments || !batch.lengths || !batch.order)
-            LS_FAIL(LS_ERR_MEMORY, "no memory for a batch of %zu tokens", n);
+        LS_ROOM(batch.segments, n + 1);
+        LS_ROOM(batch.lengths, count + 1);
+        LS_ROOM(batch.order, count + 1);
     }
     batch.batch.S = config->seq;
 exit:

@@ -10,6 +10,7 @@
 #include "lockstep/base/show.h"
 #include "train/trace_file.h"
 #include "train/trace_file_values.h"
+#include "base/allocate.h"
 
 enum { MOST_GROUPS = 1 << 20, LABEL_BYTES = 480 };
 
@@ -35,10 +36,8 @@ static ls_status read_group(ls_trace_reader *r, const json_t *object, int number
     if (size < 1 || size > (size_t)log->ranks)
         LS_FAIL(LS_ERR_INPUT, "%s: %s.ranks %s: must be a list of 1 to %d ranks", ls_show(r->path),
                 r->place, ls_trace_show_value(ranks), log->ranks);
-    group->name = strdup(name);
-    group->world_ranks = malloc(size * sizeof *group->world_ranks);
-    if (group->name == NULL || group->world_ranks == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace's groups");
+    LS_COPY(group->name, name);
+    LS_ROOM(group->world_ranks, size);
     for (size_t m = 0; m < size; m++) {
         const json_t *value = json_array_get(ranks, m);
         json_int_t rank = json_is_integer(value) ? json_integer_value(value) : -1;
@@ -100,11 +99,9 @@ static ls_status read_facts(ls_trace_reader *r, const json_t *data)
     LS_TRY(ls_trace_read_int(r, data, "ranks", 1, LS_MAX_RANKS, &ranks));
 
     size_t n = (size_t)ranks;
-    log->events = calloc(n, sizeof *log->events);
-    log->n_events = calloc(n, sizeof *log->n_events);
-    r->file->stage_of = calloc(n, sizeof *r->file->stage_of);
-    if (log->events == NULL || log->n_events == NULL || r->file->stage_of == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace of %d ranks", ranks);
+    LS_NEW(log->events, n);
+    LS_NEW(log->n_events, n);
+    LS_NEW(r->file->stage_of, n);
     log->ranks = ranks;
     LS_TRY(read_network(r, json_object_get(data, "network")));
     const json_t *stages = json_object_get(data, "stage_of");
@@ -125,8 +122,7 @@ static ls_status read_facts(ls_trace_reader *r, const json_t *data)
     if (n_groups < 1 || n_groups > MOST_GROUPS)
         LS_FAIL(LS_ERR_INPUT, "%s: otherData.groups %s: must be a list of 1 to %d groups",
                 ls_show(r->path), ls_trace_show_value(groups), MOST_GROUPS);
-    log->groups = calloc(n_groups, sizeof *log->groups);
-    if (log->groups == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace's groups");
+    LS_NEW(log->groups, n_groups);
     log->n_groups = (int)n_groups;
     for (size_t g = 0; g < n_groups; g++) LS_TRY(read_group(r, json_array_get(groups, g), (int)g));
 exit:
@@ -311,11 +307,11 @@ static ls_status read_events(ls_trace_reader *r, ls_json_span events)
 {
     ls_status status = LS_OK;
     json_t *object = NULL;
-    size_t number = 0, *rooms = calloc((size_t)r->file->log.ranks, sizeof *rooms);
+    size_t number = 0, *rooms = NULL;
     char label[LABEL_BYTES];
     ls_json_scan scan;
     ls_json_span value;
-    if (rooms == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace's events");
+    LS_NEW(rooms, (size_t)r->file->log.ranks);
     ls_json_open(&scan, events, '[');
     for (; ls_json_next(&scan, NULL, &value); number++) {
         snprintf(label, sizeof label, "%s: traceEvents[%zu]", ls_show(r->path), number);

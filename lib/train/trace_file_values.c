@@ -6,6 +6,8 @@
 
 #include "base/json_text.h"
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
+#include "base/append.h"
 
 const char *ls_trace_show_value(const json_t *value)
 {
@@ -73,8 +75,9 @@ ls_status ls_trace_read_choice(const ls_trace_reader *r, const json_t *object, c
             return LS_OK;
         }
     char list[200] = "";
-    for (int i = 0, used = 0; i < count && used < (int)sizeof list; i++)
-        used += snprintf(list + used, sizeof list - (size_t)used, "%s%s", i ? ", " : "", words[i]);
+    size_t used = 0;
+    for (int i = 0; i < count; i++)
+        used = ls_append(list, sizeof list, used, "%s%s", i ? ", " : "", words[i]);
     LS_FAIL(LS_ERR_INPUT, "%s: %s.%s %s: must be one of %s", ls_show(r->path), r->place, key,
             ls_trace_show_value(value), list);
 exit:
@@ -93,8 +96,8 @@ ls_status ls_trace_keep_word(ls_trace_reader *r, const char *word, const char **
     if (file->n_words == LS_TRACE_MOST_WORDS)
         LS_FAIL(LS_ERR_INPUT, "%s: %s: more than %d different names of tasks and calls",
                 ls_show(r->path), r->place, LS_TRACE_MOST_WORDS);
-    char *copy = strdup(word);
-    if (copy == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace's words");
+    char *copy = NULL;
+    LS_COPY(copy, word);
     file->words[file->n_words++] = copy;
     *ret_kept = copy;
 exit:

@@ -8,6 +8,7 @@
 #include "base/json_text.h"
 #include "io/new_file.h"
 #include "train/trace_file.h"
+#include "base/allocate.h"
 
 /* Pieces are gathered before they are written. A failure is kept: the others then do nothing. */
 typedef struct writer {
@@ -186,8 +187,8 @@ ls_status ls_trace_file_write(const char *path, const ls_trace_facts *facts,
 {
     ls_status status = LS_OK;
     bool first = true;
-    writer *w = calloc(1, sizeof *w);
-    if (w == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write a trace");
+    writer *w = NULL;
+    LS_NEW(w, 1);
     LS_TRY(ls_new_file_create(&w->file, path));
     put_facts(w, facts, layout, log);
     put_names(w, facts, layout, log->ranks);

@@ -10,6 +10,7 @@
 #include "lockstep/base/show.h"
 #include "train/trace_file.h"
 #include "train/training.h"
+#include "base/allocate.h"
 
 /* Steps of the baseline that are measured. */
 enum { MEASURED_STEPS = 3 };
@@ -84,8 +85,8 @@ static ls_status measure_serial_step(const ls_run *traced, const ls_param_table 
     ls_train_result result = {0};
     stop_watch watch = {0, 0};
     ls_watcher watcher = {&watch, on_begin, NULL, on_step};
-    ls_run *run = malloc(sizeof *run); /* large for a stack */
-    if (!run) LS_FAIL(LS_ERR_MEMORY, "no memory for a run");
+    ls_run *run = NULL; /* large for a stack */
+    LS_ROOM(run, 1);
     *run = *traced;
     run->serial = true;
     run->load = run->save = run->trace = NULL;

@@ -9,6 +9,7 @@
 #include "lockstep/kernels/batch_norm.h"
 #include "train/checkpoint_metadata.h"
 #include "train/training.h"
+#include "base/allocate.h"
 
 ls_status ls_train_serial_f32(const ls_run *run, const ls_param_table *table,
                               const ls_watcher *watcher, ls_train_result *ret_result);
@@ -57,8 +58,8 @@ exit:
 static ls_status check_layout(const ls_run *run)
 {
     ls_status status = LS_OK;
-    ls_config *config = malloc(sizeof *config);
-    if (!config) LS_FAIL(LS_ERR_MEMORY, "no memory for a model's description");
+    ls_config *config = NULL;
+    LS_ROOM(config, 1);
     *config = run->config;
     config->batch = run->batch;
     LS_TRY(ls_layout_check(&run->layout, config));
@@ -73,8 +74,7 @@ ls_status ls_run_check(const ls_run *run)
     const bool net = run->config.kind == LS_MODEL_NET;
     LS_TRY(ls_config_check(&run->config));
     if (run->batch < 1)
-        LS_FAIL(LS_ERR_INPUT, "--batch 0: a batch has at least one %s",
-                net ? "image" : "sequence");
+        LS_FAIL(LS_ERR_INPUT, "--batch 0: a batch has at least one %s", net ? "image" : "sequence");
     if (net) LS_TRY(check_batch_norms(run));
     if (!run->serial) LS_TRY(check_layout(run));
     if (run->dtype != LS_F32 && run->dtype != LS_F64)
@@ -128,13 +128,13 @@ ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result
     ls_status status = LS_OK;
     ls_thread_mode mode;
     ls_param_table *table = NULL;
-    ls_run *seeded = malloc(sizeof *seeded);
+    ls_run *seeded = NULL;
     ls_trace *trace = NULL;
     ls_train_result result = {0};
     ls_safetensors_writer *trial = NULL;
     ls_thread_mode_set(&mode);
 
-    if (!seeded) LS_FAIL(LS_ERR_MEMORY, "no memory for a run");
+    LS_ROOM(seeded, 1);
     *seeded = *run;
     LS_TRY(ls_run_check(run));
     if (!run->given) LS_TRY(ls_run_check_data(run));
@@ -171,8 +171,7 @@ ls_status ls_train_result_begin(ls_train_result *result, int ranks)
 {
     ls_status status = LS_OK;
     memset(result, 0, sizeof *result);
-    result->rank = calloc((size_t)ranks, sizeof *result->rank);
-    if (!result->rank) LS_FAIL(LS_ERR_MEMORY, "no memory for the reports of %d ranks", ranks);
+    LS_NEW(result->rank, (size_t)ranks);
     result->ranks = ranks;
 exit:
     return status;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "model/view_rows.h"
+#include "base/allocate.h"
 
 struct ls_assembly {
     ls_tap tap;
@@ -49,9 +50,9 @@ static void tensor_destroy(ls_assembled *tensor)
 static ls_status tensor_create(ls_assembled **ret_tensor, const ls_view *view)
 {
     ls_status status = LS_OK;
-    ls_assembled *tensor = calloc(1, sizeof *tensor);
+    ls_assembled *tensor = NULL;
 
-    if (!tensor) LS_FAIL(LS_ERR_MEMORY, "no memory for a tensor of step %u", (unsigned)view->step);
+    LS_NEW(tensor, 1);
     tensor->kind = view->kind;
     tensor->param = view->param;
     tensor->use = view->use;
@@ -105,7 +106,7 @@ static ls_status find_or_make(ls_assembly *assembly, const ls_view *view, ls_ass
         if (assembly->count == assembly->room) {
             size_t room = assembly->room ? 2 * assembly->room : 64;
             ls_assembled **tensors = realloc(assembly->tensors, room * sizeof *tensors);
-            if (!tensors) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu tensors", room);
+            if (!tensors) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu tensors", room);
             assembly->tensors = tensors;
             assembly->room = room;
         }
@@ -208,9 +209,9 @@ exit:
 ls_status ls_assembly_create(ls_assembly **ret_assembly)
 {
     ls_status status = LS_OK;
-    ls_assembly *assembly = calloc(1, sizeof *assembly);
+    ls_assembly *assembly = NULL;
 
-    if (!assembly) LS_FAIL(LS_ERR_MEMORY, "no memory to put tensors together");
+    LS_NEW(assembly, 1);
     if (pthread_mutex_init(&assembly->lock, NULL) != 0) {
         free(assembly);
         LS_FAIL(LS_ERR_MEMORY, "no lock to put tensors together");

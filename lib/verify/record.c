@@ -1,5 +1,6 @@
 /* record.c - a run's losses, gradients and parameters, kept step by step. */
 #include "verify/record.h"
+#include "base/allocate.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -19,14 +20,10 @@ static ls_status remember_begin(void *context, const ls_run *run, const ls_param
     if (record->steps == 0)
         LS_FAIL(LS_ERR_INPUT, "--steps %" PRIu64 ": %s; nothing is left to compare", run->steps,
                 run->load ? "the loaded checkpoint stands at that step" : "no step at all");
-    record->step = calloc(record->steps + 1, sizeof *record->step);
-    if (!record->step)
-        LS_FAIL(LS_ERR_MEMORY, "no memory to record %zu steps", (size_t)record->steps);
+    LS_NEW(record->step, record->steps + 1);
     for (uint64_t s = 0; s < record->steps; s++) {
-        record->step[s].gradient = calloc(table->count, sizeof(void *));
-        record->step[s].value = calloc(table->count, sizeof(void *));
-        if (!record->step[s].gradient || !record->step[s].value)
-            LS_FAIL(LS_ERR_MEMORY, "no memory to record %zu steps", (size_t)record->steps);
+        LS_NEW(record->step[s].gradient, table->count);
+        LS_NEW(record->step[s].value, table->count);
     }
     if (record->beside && record->beside->begin)
         LS_TRY(record->beside->begin(record->beside->context, run, table, first_step));
@@ -43,9 +40,10 @@ static ls_status remember_tensor(void *context, uint64_t step, ls_phase phase,
     size_t bytes = ls_param_elements(param) * ls_dtype_bytes(dtype);
     void *copy = malloc(bytes);
     if (!copy)
-        LS_FAIL(LS_ERR_MEMORY,
-                "no memory to record %s in step %zu (%zu bytes); fewer --steps need less",
-                param->name, (size_t)step, bytes);
+        LS_FAIL(
+            LS_ERR_MEMORY,
+            "out of memory: no room to record %s in step %zu (%zu bytes); fewer --steps need less",
+            param->name, (size_t)step, bytes);
     memcpy(copy, values, bytes);
     (phase == LS_PHASE_UPDATE ? into->value : into->gradient)[ls_record_place(record, param)] =
         copy;
@@ -76,10 +74,10 @@ ls_status ls_record_run(ls_record **ret_record, const ls_run *run, const ls_watc
 {
     ls_status status = LS_OK;
     ls_train_result result;
-    ls_record *record = calloc(1, sizeof *record);
+    ls_record *record = NULL;
     ls_watcher remember = {record, remember_begin, remember_tensor, remember_step};
 
-    if (!record) LS_FAIL(LS_ERR_MEMORY, "no memory for a record");
+    LS_NEW(record, 1);
     record->beside = watcher;
     LS_TRY(ls_train(run, &remember, &result));
     record->beside = NULL;

@@ -6,6 +6,7 @@
 
 #include "lockstep/parallel/layout/sharding.h"
 #include "verify/net_sweep.h"
+#include "base/allocate.h"
 
 /* What is dealt out: a way to recompute and a partition; option = 2 * recompute + partition. */
 enum { RECOMPUTES = LS_RECOMPUTE_STAGE + 1, PARTITIONS = 2, OPTIONS = RECOMPUTES * PARTITIONS };
@@ -33,7 +34,7 @@ ls_status ls_sweep_add(ls_sweep *sweep, const ls_layout *layout)
     if (sweep->count == sweep->room) {
         size_t room = sweep->room == 0 ? 64 : 2 * sweep->room;
         ls_layout *layouts = realloc(sweep->layouts, room * sizeof *layouts);
-        if (layouts == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu layouts", room);
+        if (layouts == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu layouts", room);
         sweep->layouts = layouts;
         sweep->room = room;
     }
@@ -229,10 +230,10 @@ static int compare(const void *left, const void *right)
 static ls_status put_in_order(ls_sweep *sweep)
 {
     ls_status status = LS_OK;
-    ls_layout *sorted = malloc((sweep->count + 1) * sizeof *sorted);
-    ranked *order = malloc((sweep->count + 1) * sizeof *order);
-    if (sorted == NULL || order == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for %zu layouts", sweep->count);
+    ls_layout *sorted = NULL;
+    ranked *order = NULL;
+    LS_ROOM(sorted, sweep->count + 1);
+    LS_ROOM(order, sweep->count + 1);
     for (size_t i = 0; i < sweep->count; i++)
         order[i] = (ranked){ls_layout_ranks(&sweep->layouts[i]), i, &sweep->layouts[i]};
     qsort(order, sweep->count, sizeof *order, compare);
@@ -252,9 +253,10 @@ static ls_status fill(ls_sweep *sweep, const ls_config *config, int max_ranks)
 {
     ls_status status = LS_OK;
     size_t room = config->heads;
-    cover *c = calloc(1, sizeof *c);
-    int *tp = malloc(room * sizeof *tp);
-    if (c == NULL || tp == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the layouts");
+    cover *c = NULL;
+    int *tp = NULL;
+    LS_NEW(c, 1);
+    LS_ROOM(tp, room);
     size_t n_tp = ls_legal_tp(config, tp, room);
     int most_pp = smaller((int)config->layers, LS_MAX_STAGES);
     int most_dp = config->batch < (size_t)max_ranks ? (int)config->batch : max_ranks;

@@ -13,6 +13,7 @@
 #include "pipeline/executor_state.h"
 #include "wrapped.h"
 #include "wrong_values.h"
+#include "base/allocate.h"
 
 LS_RIGHT(count_valid_seen);
 LS_RIGHT(executor_run);
@@ -37,8 +38,7 @@ static ls_status wrong_batch(const ls_batch *batch, ls_batch *ret_batch, int32_t
     *ret_batch = *batch;
     *ret_targets = NULL;
     if (!ls_faulty(LS_FAULT_TARGET_SHIFT)) goto exit;
-    targets = malloc((n + 1) * sizeof *targets);
-    if (!targets) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu targets", n);
+    LS_ROOM(targets, n + 1);
     for (size_t t = 0; t < n; t++) targets[t] = t % S + 1 < S ? batch->targets[t + 1] : LS_IGNORE;
     ret_batch->targets = *ret_targets = targets;
 exit:

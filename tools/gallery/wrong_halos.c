@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "lockstep/comm/collectives.h"
+#include "base/allocate.h"
 
 /* Where `at` lies: -1 before the run, 1 after it, 0 in it. */
 static int side(size_t at, size_t first, size_t count)
@@ -34,8 +35,8 @@ static ls_status spoil(ls_real *x, const ls_image_box *box, ls_rectangle own, ha
     ls_status status = LS_OK;
     const size_t pixels = ls_rectangle_count(box->area);
     const size_t planes = box->images.count * box->channels.count;
-    ls_real *right = malloc((pixels + 1) * sizeof *right);
-    if (right == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a plane of %zu pixels", pixels);
+    ls_real *right = NULL;
+    LS_ROOM(right, pixels + 1);
     for (size_t p = 0; p < planes && !ls_rectangle_is_empty(own); p++, x += pixels) {
         memcpy(right, x, pixels * sizeof *right);
         spoil_plane(x, right, box->area, own, form);
@@ -64,8 +65,8 @@ ls_status ls_wrong_mean_of_parts(ls_group *group, ls_real *sum, const ls_real *n
     ls_status status = LS_OK;
     const size_t members = (size_t)ls_group_size(group);
     const ls_real factor = (ls_real)total / (ls_real)members;
-    size_t *bounds = malloc((members + 1) * sizeof *bounds);
-    if (bounds == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu members", members);
+    size_t *bounds = NULL;
+    LS_ROOM(bounds, members + 1);
     for (size_t m = 0; m <= members; m++) bounds[m] = m;
     const ls_forest forest = {members, bounds}; /* a leaf each */
     ls_wrong_own_sum(sum, nodes, n_nodes, count);

@@ -2,12 +2,13 @@
 #include <stdlib.h>
 
 #include "bench.h"
+#include "base/allocate.h"
 
 ls_status bench_numbers(ls_real **ret_numbers, size_t count)
 {
     ls_status status = LS_OK;
-    ls_real *x = malloc((count + 1) * sizeof *x);
-    if (x == NULL) LS_FAIL(LS_ERR_MEMORY, "bench: no memory for %zu numbers", count);
+    ls_real *x = NULL;
+    LS_ROOM(x, count + 1);
     for (size_t i = 0; i < count; i++) x[i] = (ls_real)((double)(i * 7919 % 1000) / 500.0 - 1.0);
     *ret_numbers = x;
 exit:

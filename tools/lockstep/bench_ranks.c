@@ -5,6 +5,7 @@
 #include "bench.h"
 #include "job/builtin_text.h"
 #include "train/train.h"
+#include "base/allocate.h"
 
 /* ---- collectives */
 
@@ -41,8 +42,9 @@ static ls_status calls(ls_rank *rank, void *argument)
     ls_status status = LS_OK;
     collective_job *j = argument;
     ls_group *world = ls_rank_world_group(rank);
-    float *in = calloc(j->count + 1, sizeof *in), *out = calloc(j->count + 1, sizeof *out);
-    if (in == NULL || out == NULL) LS_FAIL(LS_ERR_MEMORY, "bench: no memory for a collective");
+    float *in = NULL, *out = NULL;
+    LS_NEW(in, j->count + 1);
+    LS_NEW(out, j->count + 1);
     LS_TRY(call(j, world, in, out));
     LS_TRY(ls_barrier(world));
     const uint64_t start = ls_clock_ns();
@@ -143,8 +145,7 @@ ls_status bench_step(bench *b)
     ls_run run;
     ls_images images = {0};
     ls_text text = {.count = ls_builtin_text_bytes};
-    text.bytes = malloc(ls_builtin_text_bytes);
-    if (text.bytes == NULL) LS_FAIL(LS_ERR_MEMORY, "bench: no memory for the text");
+    LS_ROOM(text.bytes, ls_builtin_text_bytes);
     memcpy(text.bytes, ls_builtin_text, ls_builtin_text_bytes);
     LS_TRY(ls_config_named("gpt2-nano", &config));
     ls_run_defaults(&run, &config);

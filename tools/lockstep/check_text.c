@@ -6,6 +6,7 @@
 
 #include "lockstep/base/show.h"
 #include "report/text_table.h"
+#include "base/append.h"
 
 /* Lines that a screen holds beside the rest. */
 enum { MOST_DIFFERENT = 6, MOST_FINDINGS = 6, MOST_NAMES = 4 };
@@ -16,7 +17,7 @@ const char *index_text(const ls_graph_node *node, size_t index, char text[INDEX_
     text[0] = '\0';
     for (int d = node->n_dims; d-- > 0; index /= node->dims[d]) at[d] = index % node->dims[d];
     for (int d = 0; d < node->n_dims; d++)
-        used += (size_t)snprintf(text + used, INDEX_TEXT - used, "%s%zu", d ? ", " : "[", at[d]);
+        used = ls_append(text, INDEX_TEXT, used, "%s%zu", d ? ", " : "[", at[d]);
     if (node->n_dims > 0) snprintf(text + used, INDEX_TEXT - used, "]");
     return text;
 }

@@ -11,6 +11,7 @@
 #endif
 
 #include "command.h"
+#include "base/allocate.h"
 
 enum { PATH_ROOM = 4096 };
 static const char name[] = "lockstep-gallery";
@@ -37,8 +38,8 @@ ls_status gallery_command(const command_spec *command, int argc, const char *con
 {
     ls_status status = LS_OK;
     char folder[PATH_ROOM], path[PATH_ROOM + 64];
-    const char **words = malloc(((size_t)argc + 3) * sizeof *words);
-    if (!words) LS_FAIL(LS_ERR_MEMORY, "no memory for %d words", argc);
+    const char **words = NULL;
+    LS_ROOM(words, (size_t)argc + 3);
     words[0] = name;
     words[1] = command->name;
     for (int i = 0; i < argc; i++) words[2 + i] = argv[i];

@@ -72,8 +72,7 @@ static void list_faults(FILE *out)
 {
     for (int i = 0; i < LS_FAULTS_COUNT - 1; i++) {
         const ls_gallery_fault *fault = &ls_gallery_faults[i];
-        fprintf(out, "%-28s %-62s %s\n", fault->key, fault->text,
-                ls_cause_text(fault->causes[0]));
+        fprintf(out, "%-28s %-62s %s\n", fault->key, fault->text, ls_cause_text(fault->causes[0]));
     }
 }
 
@@ -149,15 +148,14 @@ static json_t *json_row(const ls_gallery_row *row)
     return json_pack(
         "{s:s?, s:s?, s:s, s:o, s:i, s:b, s:s?, s:s?, s:b, s:s?, s:s, s:o, s:b, s:b, "
         "s:o, s:o}",
-        "fault", row->fault ? row->fault->key : NULL, "text",
-        row->fault ? row->fault->text : NULL, "layout", ls_gallery_scenes[row->scene].name, "seed",
-        json_u64(row->seed), "different", (int)row->different, "found", (int)row->found, "at",
-        row->found ? row->at : NULL, "must_be_at", row->fault ? row->fault->found : NULL,
-        "at_its_place", (int)row->located, "cause",
-        row->found ? ls_cause_key(row->suspicion.cause) : NULL, "evidence", row->suspicion.evidence,
-        "causes_expected", expected, "named_right", (int)row->named, "false_alarm", (int)row->alarm,
-        "allclose_losses", json_tolerances(row->losses_close), "allclose_gradients",
-        json_tolerances(row->gradients_close));
+        "fault", row->fault ? row->fault->key : NULL, "text", row->fault ? row->fault->text : NULL,
+        "layout", ls_gallery_scenes[row->scene].name, "seed", json_u64(row->seed), "different",
+        (int)row->different, "found", (int)row->found, "at", row->found ? row->at : NULL,
+        "must_be_at", row->fault ? row->fault->found : NULL, "at_its_place", (int)row->located,
+        "cause", row->found ? ls_cause_key(row->suspicion.cause) : NULL, "evidence",
+        row->suspicion.evidence, "causes_expected", expected, "named_right", (int)row->named,
+        "false_alarm", (int)row->alarm, "allclose_losses", json_tolerances(row->losses_close),
+        "allclose_gradients", json_tolerances(row->gradients_close));
 }
 
 static json_t *json_summary(showing *show, const ls_gallery_summary *sum)
@@ -193,7 +191,7 @@ static ls_status on_row(void *context, const ls_gallery_row *row)
     }
     show->faulty += row->fault != NULL;
     if (show->settings->json && json_array_append_new(show->rows, json_row(row)) != 0)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a row of the JSON object");
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of the JSON object");
     snprintf(text, sizeof text, "%s", ls_gallery_scenes[row->scene].name);
     ls_progress_advance(&show->progress, 1, text);
 exit:

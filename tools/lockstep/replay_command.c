@@ -7,6 +7,7 @@
 #include "report/replay_drawing.h"
 #include "report/text_table.h"
 #include "train/trace_file.h"
+#include "base/append.h"
 
 enum { OPTIONS = 5, LINE_COLUMNS = 100 };
 
@@ -164,11 +165,10 @@ static rank_place place_of(const ls_trace_file *file, int rank)
 static void rank_name(const ls_trace_file *file, int rank, char name[LS_REPLAY_NAME])
 {
     const rank_place place = place_of(file, rank);
-    int used = snprintf(name, LS_REPLAY_NAME, "rank %d", rank);
-    for (int i = 0; i < place.n && used < LS_REPLAY_NAME; i++)
-        used +=
-            snprintf(name + used, LS_REPLAY_NAME - (size_t)used, "%s%s %d%s", i == 0 ? " (" : ", ",
-                     place.axis[i], place.at[i], i + 1 == place.n ? ")" : "");
+    size_t used = ls_append(name, LS_REPLAY_NAME, 0, "rank %d", rank);
+    for (int i = 0; i < place.n; i++)
+        used = ls_append(name, LS_REPLAY_NAME, used, "%s%s %d%s", i == 0 ? " (" : ", ",
+                         place.axis[i], place.at[i], i + 1 == place.n ? ")" : "");
 }
 
 static ls_status print_shares(FILE *out, const outcome *o)
@@ -268,7 +268,8 @@ static ls_status draw_file(const outcome *o, int *ret_step, char time[LS_NUMBER_
     snprintf(title, sizeof title, "%s, %s: step %d in %s", o->file->facts.model,
              o->file->facts.layout, step, time);
     names = malloc(ranks * sizeof *names);
-    if (names == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the names of %zu ranks", ranks);
+    if (names == NULL)
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the names of %zu ranks", ranks);
     for (size_t r = 0; r < ranks; r++) rank_name(o->file, (int)r, names[r]);
     LS_TRY(ls_replay_svg(o->settings->draw, &o->file->log, o->replay, step, o->file->stage_of,
                          (const char(*)[LS_REPLAY_NAME])names, title));

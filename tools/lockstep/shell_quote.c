@@ -56,7 +56,7 @@ ls_status shell_command_line(const char *name, int argc, const char *const *argv
     char *line = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&line, &size);
-    if (out == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the command line");
+    if (out == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the command line");
     fprintf(out, "lockstep %s", name);
     for (int i = 0; i < argc; i++) {
         fputc(' ', out);
@@ -70,7 +70,7 @@ ls_status shell_command_line(const char *name, int argc, const char *const *argv
     const bool failed = ferror(out) != 0;
     if (fclose(out) != 0 || failed) {
         free(line);
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the command line");
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the command line");
     }
     *ret_line = line;
 exit:

@@ -17,7 +17,7 @@ ls_status ls_replicas_check(ls_group *group, ls_dtype dtype, const void *values,
     char own[DIGITS + 1], *all = calloc(members, DIGITS);
     ls_digest *digest = NULL;
 
-    if (!starts || !all) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu digests", members);
+    if (!starts || !all) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu digests", members);
     LS_TRY(ls_digest_create(&digest));
     LS_TRY(ls_digest_add(digest, dtype, values, count));
     LS_TRY(ls_digest_finish(digest, own));

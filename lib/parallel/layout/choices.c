@@ -1,4 +1,5 @@
 #include "parallel/layout/choices.h"
+#include "base/append.h"
 
 #include <stdio.h>
 
@@ -7,8 +8,8 @@ const char *ls_choices_text(const int *values, size_t n, char buffer[LS_CHOICES_
     size_t used = 0;
     buffer[0] = '\0';
     for (size_t i = 0; i < n && i < LS_CHOICES_SHOWN; i++)
-        used += (size_t)snprintf(buffer + used, LS_CHOICES_TEXT - used, "%s%d",
-                                 i == 0 ? "" : (i + 1 == n ? " or " : ", "), values[i]);
+        used = ls_append(buffer, LS_CHOICES_TEXT, used, "%s%d",
+                         i == 0 ? "" : (i + 1 == n ? " or " : ", "), values[i]);
     if (n > LS_CHOICES_SHOWN) snprintf(buffer + used, LS_CHOICES_TEXT - used, ", ...");
     return buffer;
 }

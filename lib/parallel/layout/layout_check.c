@@ -5,6 +5,7 @@
 #include "lockstep/parallel/layout/net_grids.h"
 #include "lockstep/parallel/layout/sharding.h"
 #include "parallel/layout/choices.h"
+#include "base/append.h"
 
 /* Heads, feed-forward width and vocabulary are cut, and in the row-first MLP the model width: by
  * heads. */
@@ -82,8 +83,7 @@ static const char *partition_text(const ls_layout *layout, char buffer[128])
             snprintf(buffer + used, 128 - used, ",...");
             break;
         }
-        used += (size_t)snprintf(buffer + used, 128 - used, "%s%d", s > 0 ? "," : "",
-                                 layout->stage_layers[s]);
+        used = ls_append(buffer, 128, used, "%s%d", s > 0 ? "," : "", layout->stage_layers[s]);
     }
     return buffer;
 }

@@ -1,4 +1,5 @@
 #include "lockstep/parallel/spatial/box_exchange.h"
+#include "base/allocate.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,10 +21,10 @@ ls_status ls_image_boxes_begin(ls_group *group, int tag, const ls_transfer *tran
     size_t own = (size_t)ls_group_rank(group), e = ls_dtype_bytes(dtype);
     size_t n_sends = 0, n_receives = 0;
     char *source = (char *)(uintptr_t)from; /* only read */
-    ls_piece *sends = malloc((n_transfers + 1) * sizeof *sends);
-    ls_piece *receives = malloc((n_transfers + 1) * sizeof *receives);
-    if (sends == NULL || receives == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu pieces", 2 * n_transfers);
+    ls_piece *sends = NULL;
+    ls_piece *receives = NULL;
+    LS_ROOM(sends, n_transfers + 1);
+    LS_ROOM(receives, n_transfers + 1);
     for (size_t i = 0; i < n_transfers; i++) {
         const ls_transfer *t = &transfers[i];
         if (t->from == own) sends[n_sends++] = piece_of(owned, source, &t->box, t->to, e);

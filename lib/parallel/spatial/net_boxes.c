@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "parallel/layout/net_geometry.h"
+#include "base/allocate.h"
 
 /* Boxes of all ranks. */
 typedef struct box_lists {
@@ -35,7 +36,7 @@ static ls_status find_route(const box_lists *boxes, int of, bool gradient, ls_ne
     size_t arrives = 0;
     bool sends = false;
     if (route.transfers == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a route over %zu ranks", boxes->ranks);
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a route over %zu ranks", boxes->ranks);
     for (size_t r = 0; r < boxes->ranks; r++) {
         if (r != own) add_piece(&route, boxes, r, own);
         for (size_t to = 0; r == own && to < boxes->ranks; to++) add_piece(&route, boxes, own, to);
@@ -186,10 +187,8 @@ ls_status ls_net_boxes_create(ls_sharded_net *net)
     ls_status status = LS_OK;
     box_lists boxes = {.ranks = (size_t)ls_group_size(net->setup.world),
                        .own = (size_t)ls_group_rank(net->setup.world)};
-    boxes.owned = malloc(boxes.ranks * sizeof *boxes.owned);
-    boxes.wanted = malloc(boxes.ranks * sizeof *boxes.wanted);
-    if (boxes.owned == NULL || boxes.wanted == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for the blocks of %zu ranks", boxes.ranks);
+    LS_ROOM(boxes.owned, boxes.ranks);
+    LS_ROOM(boxes.wanted, boxes.ranks);
     for (size_t n = 0; n < net->net->count; n++) {
         ls_net_layer_state *l = &net->layers[n];
         bool asked = false;

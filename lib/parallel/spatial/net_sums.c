@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "lockstep/partition/spatial.h"
+#include "base/allocate.h"
 
 static size_t members_of(const ls_layer_grid *grid)
 {
@@ -26,13 +27,12 @@ static ls_status plan_of(const ls_layer_grid *grid, const ls_pixel_tree *tree, s
                          size_t own, ls_sum_plan **ret_plan, ls_node **ret_nodes, size_t *ret_n)
 {
     ls_status status = LS_OK;
-    ls_pixel_area *areas = malloc(count * sizeof *areas);
+    ls_pixel_area *areas = NULL;
     ls_node *nodes = NULL;
-    if (areas == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the areas of %zu ranks", count);
+    LS_ROOM(areas, count);
     for (size_t m = 0; m < count; m++) areas[m] = area_of(grid, tree, m);
     const size_t n = ls_pixel_forest(tree, areas[own], NULL);
-    nodes = malloc((n + 1) * sizeof *nodes);
-    if (nodes == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu nodes of a sum", n);
+    LS_ROOM(nodes, n + 1);
     ls_pixel_forest(tree, areas[own], nodes);
     LS_TRY(ls_sum_plan_create_pixels(ret_plan, tree, count, areas));
     *ret_nodes = nodes;
@@ -52,8 +52,8 @@ ls_status ls_net_sums_create(ls_net_sums **ret_sums, ls_group *world, const ls_l
     const ls_grid_place at = ls_layer_grid_place(grid, rank);
     const size_t image_members = (size_t)grid->down * (size_t)grid->across;
     const ls_layer_grid one_image = {1, grid->down, grid->across, 1};
-    ls_net_sums *made = calloc(1, sizeof *made);
-    if (made == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for the sums of a grid");
+    ls_net_sums *made = NULL;
+    LS_NEW(made, 1);
     made->pixels = (ls_pixel_tree){batch, rows, columns};
     made->tree = ls_pixel_tree_numbered(&made->pixels);
     made->image_pixels = (ls_pixel_tree){1, rows, columns};

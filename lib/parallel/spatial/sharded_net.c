@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "parallel/spatial/net_boxes.h"
+#include "base/allocate.h"
 
 static const ls_net_operations *const kinds[LS_NET_KINDS] = {
     [LS_NET_CONV] = &ls_net_conv_operations,
@@ -135,8 +136,8 @@ ls_status ls_sharded_net_create(ls_sharded_net **ret_net, const ls_sharded_net_s
 {
     ls_status status = LS_OK;
     const ls_config *config = &store->table->config;
-    ls_sharded_net *net = calloc(1, sizeof *net);
-    if (net == NULL) LS_FAIL(LS_ERR_MEMORY, "no memory for a network");
+    ls_sharded_net *net = NULL;
+    LS_NEW(net, 1);
     net->net = &config->net;
     LS_TRY(ls_config_require(config, LS_MODEL_NET, "a sharded network"));
     net->setup = *setup;
@@ -146,10 +147,8 @@ ls_status ls_sharded_net_create(ls_sharded_net **ret_net, const ls_sharded_net_s
     net->memory = ls_rank_memory(ls_group_owner(setup->world));
     ls_net_shapes_of(net->net, &net->shapes);
     ls_net_grids_of(&net->layout, net->net, &net->grids);
-    net->layers = calloc(net->net->count, sizeof *net->layers);
-    net->sums = calloc(net->net->count + 1, sizeof(ls_net_sums *));
-    if (net->layers == NULL || net->sums == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "no memory for a network of %zu layers", net->net->count);
+    LS_NEW(net->layers, net->net->count);
+    LS_NEW(net->sums, net->net->count + 1);
     LS_TRY(ls_arena_create(&net->lasting, NULL, LS_MEM_TEMPORARY)); /* tables: as in stages */
     LS_TRY(ls_arena_create(&net->kept, net->memory, LS_MEM_ACTIVATIONS));
     LS_TRY(ls_arena_create(&net->temporary, net->memory, LS_MEM_TEMPORARY));

@@ -4,6 +4,7 @@
 
 #include "lockstep/kernels/rotary.h"
 #include "parallel/transformer/stage_ends.h"
+#include "base/allocate.h"
 
 /* Whether a parameter belongs to this stage. */
 static bool is_own(const ls_stage_setup *setup, const ls_param *param)
@@ -119,8 +120,8 @@ exit:
 ls_status ls_stage_create(ls_stage **ret_stage, const ls_stage_setup *setup, ls_store *store)
 {
     ls_status status = LS_OK;
-    ls_stage *stage = calloc(1, sizeof *stage);
-    if (!stage) LS_FAIL(LS_ERR_MEMORY, "no memory for a stage");
+    ls_stage *stage = NULL;
+    LS_NEW(stage, 1);
     stage->setup = *setup;
     stage->store = store;
     stage->config = &store->table->config;

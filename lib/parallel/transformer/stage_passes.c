@@ -11,15 +11,15 @@
 #include "lockstep/kernels/embedding.h"
 #include "parallel/transformer/stage_ends.h"
 #include "parallel/tensor/weight_gradient.h"
+#include "base/allocate.h"
 
 ls_status ls_micro_batch_create(ls_micro_batch **ret_micro_batch, const ls_stage *stage)
 {
     ls_status status = LS_OK;
-    ls_micro_batch *mb = calloc(1, sizeof *mb);
+    ls_micro_batch *mb = NULL;
 
-    if (!mb) LS_FAIL(LS_ERR_MEMORY, "no memory for a micro-batch");
-    mb->layers = calloc(stage->setup.layers + 1, sizeof *mb->layers);
-    if (!mb->layers) LS_FAIL(LS_ERR_MEMORY, "no memory for a micro-batch");
+    LS_NEW(mb, 1);
+    LS_NEW(mb->layers, stage->setup.layers + 1);
     LS_TRY(ls_arena_create(&mb->kept, stage->memory, LS_MEM_ACTIVATIONS));
     LS_TRY(ls_arena_create(&mb->outgoing, stage->memory, LS_MEM_COMMUNICATION));
     *ret_micro_batch = mb;
