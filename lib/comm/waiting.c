@@ -72,15 +72,6 @@ static uint64_t park(ls_rank *rank, ls_ready ready, const void *what, uint64_t n
     return slept < ns ? slept : ns;
 }
 
-void ls_wake(ls_rank *rank)
-{
-    ls_parking *parking = &rank->parking;
-    if (!atomic_load(&parking->parked)) return;
-    pthread_mutex_lock(&parking->mutex);
-    pthread_cond_signal(&parking->wake);
-    pthread_mutex_unlock(&parking->mutex);
-}
-
 static inline void relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

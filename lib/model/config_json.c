@@ -306,17 +306,6 @@ exit:
 
 /* ---- writing ---- */
 
-/* The fewest digits that give `real` back. */
-int ls_config_digits(double real)
-{
-    char text[40];
-    for (int digits = 1; digits < 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, real);
-        if (!(strtod(text, NULL) < real || strtod(text, NULL) > real)) return digits;
-    }
-    return 17;
-}
-
 static json_t *field_value(const ls_config *config, const ls_field *field, int *digits)
 {
     size_t size;

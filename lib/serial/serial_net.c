@@ -42,11 +42,6 @@ exit:
     return status;
 }
 
-const ls_real *ls_serial_net_logits(const ls_serial_net *net)
-{
-    return net->layer[net->net->count - 1].y;
-}
-
 ls_status ls_serial_net_forward(ls_serial *serial, const ls_batch *batch, ls_real *ret_loss)
 {
     ls_status status = LS_OK;

@@ -51,3 +51,8 @@ void ls_serial_net_loss_backward(const ls_serial *serial, ls_real *dlogits)
                               serial->batch.labels, serial->batch.B, shard.V, shard,
                               serial->config->label_smoothing, factor);
 }
+
+const ls_real *ls_serial_net_logits(const ls_serial_net *net)
+{
+    return net->layer[net->net->count - 1].y;
+}

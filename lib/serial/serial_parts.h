@@ -229,6 +229,8 @@ void ls_serial_loss_backward(ls_serial *serial);
 
 /* serial_transformer.c. Sets the gradient of an untied parameter outside the layers to +0; nothing
  * when the model has no such parameter. */
+#define ls_serial_zero_slot LS_TYPED(ls_serial_zero_slot)
+void ls_serial_zero_slot(const ls_slot *slot, int uses);
 #define ls_serial_zero_gradient LS_TYPED(ls_serial_zero_gradient)
 void ls_serial_zero_gradient(const ls_serial *serial, ls_role role);
 

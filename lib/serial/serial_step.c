@@ -8,16 +8,6 @@
 #include "serial/serial_net.h"
 #include "serial/serial_parts.h"
 
-ls_status ls_serial_check_stop(const ls_serial *serial)
-{
-    ls_status status = LS_OK;
-    /* A plain int, because a signal handler sets it; read whole and unordered. */
-    if (serial->stop && __atomic_load_n(serial->stop, __ATOMIC_RELAXED) != 0)
-        LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
-exit:
-    return status;
-}
-
 ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch, ls_real *ret_loss)
 {
     ls_status status = LS_OK;

@@ -33,23 +33,11 @@ exit:
     return status;
 }
 
-static void zero_slot(const ls_slot *slot, int uses)
-{
-    for (int use = 0; use < uses; use++)
-        memset(slot->grad[use], 0, ls_serial_slot_elements(slot) * sizeof *slot->grad[use]);
-}
-
 /* No valid target: the loss is 0 whatever the parameters, every gradient +0 (rule 15). */
 static void zero_gradients(const ls_serial *serial)
 {
     for (size_t i = 0; i < serial->store->table->count; i++)
-        zero_slot(&serial->store->slots[i], serial->store->table->params[i].uses);
-}
-
-void ls_serial_zero_gradient(const ls_serial *serial, ls_role role)
-{
-    ls_slot *slot = ls_store_slot(serial->store, role, 0);
-    if (slot) zero_slot(slot, 1);
+        ls_serial_zero_slot(&serial->store->slots[i], serial->store->table->params[i].uses);
 }
 
 /* A tied parameter was summed over the batch once for each of its uses; these meet last, the input

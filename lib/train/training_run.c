@@ -11,15 +11,6 @@
 #include "train/training.h"
 #include "base/allocate.h"
 
-ls_status ls_train_serial_f32(const ls_run *run, const ls_param_table *table,
-                              const ls_watcher *watcher, ls_train_result *ret_result);
-ls_status ls_train_serial_f64(const ls_run *run, const ls_param_table *table,
-                              const ls_watcher *watcher, ls_train_result *ret_result);
-ls_status ls_train_layout_f32(const ls_run *run, const ls_param_table *table,
-                              const ls_watcher *watcher, ls_train_result *ret_result);
-ls_status ls_train_layout_f64(const ls_run *run, const ls_param_table *table,
-                              const ls_watcher *watcher, ls_train_result *ret_result);
-
 void ls_run_defaults(ls_run *ret_run, const ls_config *config)
 {
     memset(ret_run, 0, sizeof *ret_run);
@@ -100,15 +91,6 @@ exit:
     return status;
 }
 
-ls_status ls_train_either(const ls_run *run, const ls_param_table *table, const ls_watcher *watcher,
-                          ls_train_result *ret_result)
-{
-    bool f64 = run->dtype == LS_F64;
-    if (run->serial)
-        return (f64 ? ls_train_serial_f64 : ls_train_serial_f32)(run, table, watcher, ret_result);
-    return (f64 ? ls_train_layout_f64 : ls_train_layout_f32)(run, table, watcher, ret_result);
-}
-
 /* Whether the model can be saved under the names that are asked for. */
 static ls_status check_names(const ls_run *run, const ls_param_table *table)
 {
@@ -167,52 +149,7 @@ exit:
     return status;
 }
 
-ls_status ls_train_result_begin(ls_train_result *result, int ranks)
-{
-    ls_status status = LS_OK;
-    memset(result, 0, sizeof *result);
-    LS_NEW(result->rank, (size_t)ranks);
-    result->ranks = ranks;
-exit:
-    return status;
-}
-
-void ls_train_result_free(ls_train_result *result)
-{
-    free(result->rank);
-    memset(result, 0, sizeof *result);
-}
-
 void ls_train_abandon_files(void)
 {
     ls_new_folders_abandon();
-}
-
-void ls_train_result_step(ls_train_result *result, const ls_step *step)
-{
-    if (step->step == result->first_step) result->first_loss = step->loss;
-    result->last_loss = step->loss;
-    result->last_step = step->step + 1;
-    result->ns += step->ns;
-    result->tokens += step->tokens;
-}
-
-void ls_rank_report_memory(ls_rank_report *report, const ls_memory *memory)
-{
-    for (int c = 0; c < LS_MEM_CATEGORIES; c++)
-        report->peak_bytes[c] = ls_memory_peak_bytes(memory, (ls_memory_category)c);
-    report->total_peak_bytes = ls_memory_total_peak_bytes(memory);
-}
-
-ls_update ls_step_update(const ls_run *run, uint64_t step)
-{
-    ls_update update;
-    update.optimizer = run->optimizer;
-    update.lr = ls_learning_rate(run->lr, run->lr_floor, run->warmup, run->lr_total, step);
-    update.beta1 = run->beta1;
-    update.beta2 = run->beta2;
-    update.eps = run->adam_eps;
-    update.weight_decay = run->weight_decay;
-    update.t = step + 1;
-    return update;
 }

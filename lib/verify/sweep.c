@@ -22,33 +22,6 @@ typedef struct cover {
     size_t used[OPTIONS];
 } cover;
 
-bool ls_same_grid(const ls_layout *a, const ls_layout *b)
-{
-    return a->dp == b->dp && a->pp == b->pp && a->cp == b->cp && a->tp == b->tp && a->sp == b->sp &&
-           a->down == b->down && a->across == b->across && a->channels == b->channels;
-}
-
-ls_status ls_sweep_add(ls_sweep *sweep, const ls_layout *layout)
-{
-    ls_status status = LS_OK;
-    if (sweep->count == sweep->room) {
-        size_t room = sweep->room == 0 ? 64 : 2 * sweep->room;
-        ls_layout *layouts = realloc(sweep->layouts, room * sizeof *layouts);
-        if (layouts == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu layouts", room);
-        sweep->layouts = layouts;
-        sweep->room = room;
-    }
-    sweep->layouts[sweep->count++] = *layout;
-exit:
-    return status;
-}
-
-void ls_sweep_free(ls_sweep *sweep)
-{
-    free(sweep->layouts);
-    memset(sweep, 0, sizeof *sweep);
-}
-
 /* ---- the cover ---- */
 
 /* How a micro-batch count stands to the stages: what matters to a schedule. */

@@ -85,7 +85,7 @@ def judge(root, path, quote, target):
         if target == FRONT_DOOR and room == "job":
             return None
         if len(parts) == 2:  # the front door, or the umbrella
-            return None if kind in ("app", "program", "gallery") else "only apps and the program include all"
+            return None if room is None else "only apps and the program include all"
         known = "/".join(parts[1:-1])
         return f"{room} does not know {known}" if room and known not in reach(room) else None
     if quote == "<":

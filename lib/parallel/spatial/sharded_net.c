@@ -19,31 +19,6 @@ static const ls_net_operations *const kinds[LS_NET_KINDS] = {
     [LS_NET_ADD] = &ls_net_add_operations,
 };
 
-ls_status ls_net_slot(const ls_sharded_net *net, const ls_net_layer_state *l, ls_role role,
-                      ls_slot **ret_slot)
-{
-    ls_status status = LS_OK;
-    const ls_param_table *table = net->store->table;
-    const size_t param = ls_param_find(table, role, l->number);
-    if (param == (size_t)-1)
-        LS_FAIL(LS_ERR_INPUT, "layer %s: the store's table has no such parameter (role %d)",
-                l->layer->name, (int)role);
-    const ls_param *p = &table->params[param];
-    ls_slot *slot = &net->store->slots[param];
-    if (slot->value == NULL || slot->shard.first != l->granules.first ||
-        slot->shard.count != l->granules.count)
-        LS_FAIL(LS_ERR_INPUT,
-                "%s: the store holds granules %zu to below %zu, this rank's are %zu "
-                "to below %zu",
-                p->name, slot->shard.first, slot->value ? slot->shard.first + slot->shard.count : 0,
-                l->granules.first, l->granules.first + l->granules.count);
-    if (!p->state && slot->grad[0] == NULL)
-        LS_FAIL(LS_ERR_INPUT, "%s: the store has no gradient of it", p->name);
-    *ret_slot = slot;
-exit:
-    return status;
-}
-
 /* That ranks have whole groups of a convolution, or equal parts of one. */
 static ls_status check_groups(const ls_net_layer_state *l)
 {
@@ -188,24 +163,4 @@ void ls_sharded_net_destroy(ls_sharded_net **net)
     free(old->layers);
     free(old);
     *net = NULL;
-}
-
-/* The smallest run that holds both. */
-static ls_share together(ls_share a, ls_share b)
-{
-    if (a.count == 0) return b;
-    if (b.count == 0) return a;
-    const size_t first = a.first < b.first ? a.first : b.first;
-    const size_t a_end = a.first + a.count, b_end = b.first + b.count;
-    return (ls_share){first, (a_end > b_end ? a_end : b_end) - first};
-}
-
-ls_share ls_sharded_net_samples(const ls_sharded_net *net)
-{
-    ls_share samples = net->layers[net->net->count - 1].own.images; /* their labels */
-    for (size_t n = 0; n < net->net->count; n++)
-        for (int i = 0; i < net->layers[n].n_inputs; i++)
-            if (net->layers[n].input[i].from == LS_NET_IMAGE)
-                samples = together(samples, net->layers[n].input[i].reads.images);
-    return samples;
 }

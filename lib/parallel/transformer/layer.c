@@ -95,14 +95,6 @@ exit:
     return status;
 }
 
-void ls_layer_dropout(const ls_tensor_parallel *tp, const ls_layer *layer, ls_real *y,
-                      const ls_real *x, ls_purpose purpose, const ls_batch *batch)
-{
-    ls_stream stream = {batch->seed, (uint32_t)purpose, layer->number, batch->step};
-    ls_own_dropout(tp, y, x, ls_batch_tokens(batch), layer->D, batch->dropout ? layer->dropout : 0,
-                   stream, batch->first);
-}
-
 ls_status ls_layer_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
                            const ls_layer_kept *kept, ls_real *y, const ls_batch *batch)
 {

@@ -161,3 +161,8 @@ void ls_stage_destroy(ls_stage **stage)
     free(*stage);
     *stage = NULL;
 }
+
+size_t ls_stage_rows(const ls_stage *stage, size_t B, size_t S)
+{
+    return ls_axis_extent(ls_own_tokens(&stage->tp, ls_axis_of(B, S)));
+}

@@ -50,11 +50,6 @@ ls_sequence_losses ls_micro_batch_losses(const ls_micro_batch *micro_batch, ls_v
     return micro_batch->sequence_losses;
 }
 
-size_t ls_stage_rows(const ls_stage *stage, size_t B, size_t S)
-{
-    return ls_axis_extent(ls_own_tokens(&stage->tp, ls_axis_of(B, S)));
-}
-
 /* An array of activations between two blocks. */
 static ls_status take(const ls_stage *stage, const ls_micro_batch *mb, ls_arena *arena,
                       ls_real **ret_x)
