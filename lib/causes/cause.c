@@ -1,4 +1,4 @@
-/* cause.c - the mistakes' names, and the search: which hypothesis explains a tensor. */
+/* cause.c - the search: which hypothesis explains a tensor. */
 #include "causes/cause.h"
 
 #include <math.h>
@@ -8,93 +8,6 @@
 
 #include "causes/cause_parts.h"
 
-/* Rank: the lower, the more specific. Where several explain a tensor the lowest is named. */
-static const struct {
-    const char *key, *text;
-    int rank;
-} causes[LS_CAUSES] = {
-    [LS_CAUSE_NONE] = {"none", "no known cause", 99},
-    [LS_CAUSE_BIAS_PER_RANK] = {"bias-per-rank", "bias added once per rank", 4},
-    [LS_CAUSE_BIAS_MISSING] = {"bias-missing", "bias not added", 5},
-    [LS_CAUSE_NOT_REDUCED] = {"not-reduced", "partial sums not reduced", 8},
-    [LS_CAUSE_REDUCED_TWICE] = {"reduced-twice", "reduced twice", 21},
-    [LS_CAUSE_AVERAGED] = {"averaged", "averaged instead of summed", 22},
-    [LS_CAUSE_REPLICATED_GRADIENT] = {"replicated-gradient",
-                                      "gradient of a replicated parameter not reduced", 7},
-    [LS_CAUSE_TIED_ONE_SIDE] = {"tied-one-side", "tied embedding reduced on one side only", 6},
-    [LS_CAUSE_SHARD_ORDER] = {"shard-order", "shards in the wrong order", 18},
-    [LS_CAUSE_INTERLEAVED] = {"interleaved", "gate and up, or q, k and v, interleaved differently",
-                              16},
-    [LS_CAUSE_TRANSPOSED] = {"transposed", "transposed", 17},
-    [LS_CAUSE_CAUSAL_MASK] = {"causal-mask", "causal mask off by one or absent", 12},
-    [LS_CAUSE_TARGET_SHIFT] = {"target-shift", "targets shifted twice, or not at all", 10},
-    [LS_CAUSE_PADDED_VOCABULARY] = {"padded-vocabulary", "padded vocabulary inside the softmax",
-                                    11},
-    [LS_CAUSE_SCORE_SCALE] = {"score-scale", "another scale of the attention scores", 13},
-    [LS_CAUSE_GELU_VARIANT] = {"gelu-variant", "another activation function", 14},
-    [LS_CAUSE_NORM_EPSILON] = {"norm-epsilon", "another epsilon in a norm", 15},
-    [LS_CAUSE_MEAN_OF_MEANS] = {"mean-of-means", "mean of micro-batch or rank means", 9},
-    [LS_CAUSE_CLIPPING_PER_RANK] = {"clipping-per-rank", "norm clipping per rank", 3},
-    [LS_CAUSE_REPLICAS_COUNTED] = {"replicas-counted",
-                                   "the norm counts replicated parameters once per rank", 2},
-    [LS_CAUSE_UPDATE_TWICE] = {"update-twice", "update applied twice", 1},
-    [LS_CAUSE_DROPOUT_MASK] = {"dropout-mask", "another dropout mask", 20},
-    [LS_CAUSE_TARGET_COUNT] = {"target-count", "loss divided by another number than the targets'",
-                               9},
-    [LS_CAUSE_NOT_CLIPPED] = {"not-clipped", "gradients not scaled to the largest norm", 3},
-    [LS_CAUSE_CLIPPING_EPSILON] = {"clipping-epsilon", "an epsilon added to the norm in clipping",
-                                   4},
-    [LS_CAUSE_CLIPPED_BY_VALUE] = {"clipped-by-value", "clipped element by element", 2},
-    [LS_CAUSE_CLIPPED_ELSEWHERE] = {"clipped-elsewhere", "gradients clipped to another norm", 5},
-    [LS_CAUSE_NEVER_COMPUTED] = {"never-computed", "gradient never computed", 0},
-    [LS_CAUSE_FACTOR] = {"factor", "a plain factor", 23},
-    [LS_CAUSE_OPTIMIZER_VARIANT] = {"optimizer-variant", "another formula of the optimizer's step",
-                                    4},
-    [LS_CAUSE_VARIANCE_UNBIASED] = {"variance-unbiased", "variance divided by D - 1", 14},
-    [LS_CAUSE_RESIDUAL] = {"residual", "residual connection taken elsewhere or left out", 6},
-    [LS_CAUSE_HALO] = {"halo-off-by-one", "halo off by one", 4},
-    [LS_CAUSE_HALO_CORNER] = {"halo-corner-missing", "halo corner missing", 2},
-    [LS_CAUSE_HALO_MISSING] = {"halo-missing", "halo missing", 3},
-    [LS_CAUSE_DY_HALO] = {"dy-halo-missing", "dy halo missing", 3},
-    [LS_CAUSE_LOCAL_STATISTICS] = {"local-statistics", "local batch-norm statistics", 5},
-    [LS_CAUSE_AVERAGED_STATISTICS] = {"averaged-statistics",
-                                      "batch-norm statistics averaged with unequal counts", 6},
-    [LS_CAUSE_WEIGHT_GRADIENT] = {"weight-gradient-not-reduced", "weight gradient not reduced", 7},
-    [LS_CAUSE_RUNNING] = {"running-statistics", "running statistics moved by another rule", 8},
-    [LS_CAUSE_POOLING] = {"pooling", "another token, divisor or maximum in pooling", 9},
-    [LS_CAUSE_KERNEL_FLIPPED] = {"kernel-flipped", "kernels turned by half a turn", 9},
-    [LS_CAUSE_POSITIONS] = {"positions",
-                            "positions that begin again or elsewhere, or rotary pairs otherwise",
-                            18},
-    [LS_CAUSE_PADDED_SIDE] = {"padded-side", "windows padded on the other side", 9},
-    [LS_CAUSE_RESPONSE_ALPHA] = {"response-alpha", "response norm's alpha divided by its span", 9},
-    [LS_CAUSE_ROTARY] = {"rotary-angles", "rotary angles by another rule", 19},
-    [LS_CAUSE_ATTENTION_SET] = {"attention-set", "attention sees another set of keys", 13},
-    [LS_CAUSE_TARGET_SET] = {"target-set", "targets lost, or counted though ignored", 10},
-    [LS_CAUSE_NORM_FORM] = {"norm-form", "a norm with another mean or weight", 14},
-    [LS_CAUSE_LOST_TERM] = {"lost-term", "a term of a gradient left out", 14},
-    [LS_CAUSE_ASSIGNED] = {"assigned", "gradient assigned where it should be added", 9},
-    [LS_CAUSE_WRONG_PARAM] = {"wrong-parameter", "another parameter, or another rank's shard", 15},
-    [LS_CAUSE_LOCAL_MAXIMUM] = {"local-maximum", "a vocabulary shard's own maximum in the softmax",
-                                11},
-    [LS_CAUSE_POSITION_BIAS] = {"position-bias", "scores biased by distance", 13},
-    [LS_CAUSE_OTHER_SEQUENCE] = {"other-sequence", "queries, keys or values of another sequence",
-                                 16},
-    [LS_CAUSE_CORRUPTED_ROW] = {"corrupted-row", "one row wrong, all others right", 98},
-};
-
-const char *ls_cause_text(ls_cause cause)
-{
-    return cause >= 0 && cause < LS_CAUSES ? causes[cause].text : "?";
-}
-
-const char *ls_cause_key(ls_cause cause)
-{
-    return cause >= 0 && cause < LS_CAUSES ? causes[cause].key : "?";
-}
-
-/* ---- the search ---- */
-
 void ls_search_take(ls_search *search, ls_cause cause, const char *evidence, double left,
                     double bound)
 {
@@ -102,7 +15,7 @@ void ls_search_take(ls_search *search, ls_cause cause, const char *evidence, dou
     search->fits[cause] = true;
     if (search->best.cause == cause && !first) return;
     if (search->best.cause != LS_CAUSE_NONE &&
-        causes[search->best.cause].rank <= causes[cause].rank)
+        ls_mistake_of(search->best.cause)->order <= ls_mistake_of(cause)->order)
         return;
     search->best.cause = cause;
     char ending[80];
@@ -348,7 +261,7 @@ static void weigh_one_number(ls_search *search, size_t wrong)
     for (int c = 1; c < LS_CAUSES && length < sizeof best->evidence; c++)
         if (search->fits[c])
             length += (size_t)snprintf(best->evidence + length, sizeof best->evidence - length,
-                                       " %s;", causes[c].text);
+                                       " %s;", ls_mistake_of((ls_cause)c)->sentence);
     if (length < sizeof best->evidence) best->evidence[length - 1] = 0;
     memset(search->fits, 0, sizeof search->fits);
 }
@@ -380,16 +293,7 @@ exit:
     return status;
 }
 
-/* Whether a cause needs several ranks or micro-batches. */
-static bool is_about_ranks(int cause)
-{
-    return cause == LS_CAUSE_REDUCED_TWICE || cause == LS_CAUSE_AVERAGED ||
-           cause == LS_CAUSE_NOT_REDUCED || cause == LS_CAUSE_BIAS_PER_RANK ||
-           cause == LS_CAUSE_REPLICATED_GRADIENT || cause == LS_CAUSE_MEAN_OF_MEANS ||
-           cause == LS_CAUSE_REPLICAS_COUNTED || cause == LS_CAUSE_CLIPPING_PER_RANK;
-}
-
-/* Whether the candidate, or else the golden run, says that there are such. */
+/* Whether the candidate, or else the golden run, has several ranks or micro-batches. */
 static bool states_ranks(const ls_case *of)
 {
     const ls_layout *stated = of->whole && of->whole->has_layout ? &of->whole->layout
@@ -432,7 +336,7 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
     LS_TRY(search_all(&search));
     for (int c = 1; c < LS_CAUSES; c++) {
         if (!search.fits[c] || c == (int)search.best.cause || c == LS_CAUSE_FACTOR) continue;
-        if (is_about_ranks(c) && !states_ranks(of)) continue;
+        if (ls_mistake_of((ls_cause)c)->needs_ranks && !states_ranks(of)) continue;
         if (search.best.also < LS_ALSO) search.best.others[search.best.also] = (ls_cause)c;
         search.best.also++;
     }

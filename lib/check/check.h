@@ -154,9 +154,6 @@ const char *ls_local_name(ls_local local);
 /* Whether a tensor of it is `finer`. */
 bool ls_finding_is_finer(const ls_finding *finding);
 
-/* What to look at in one's own code; NULL: nothing is suspected. */
-const char *ls_cause_remedy(ls_cause cause);
-
 /* The judged tensor of a name, with its step or without (then the first step that has it); NULL. */
 const ls_judged *ls_judgement_find(const ls_judgement *judgement, const char *name);
 

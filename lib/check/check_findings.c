@@ -177,9 +177,9 @@ static ls_status add_root(const struct ls_check *check, const ls_judged *root,
     ls_judgement *judgement = check->judgement;
     ls_finding fresh = {.tensor = root, .suspicion = *suspicion};
     ls_finding *finding = ls_check_group(check, root, suspicion, examined);
-    if (finding && suspicion->cause == LS_CAUSE_CLIPPED_BY_VALUE &&
-        finding->suspicion.cause == LS_CAUSE_NOT_CLIPPED)
-        finding->suspicion = *suspicion; /* says more than that it was not clipped by the norm */
+    if (finding && finding->suspicion.cause != LS_CAUSE_NONE &&
+        ls_mistake_of(suspicion->cause)->includes == finding->suspicion.cause)
+        finding->suspicion = *suspicion; /* the more specific one */
     if (!finding && !examined) {
         judgement->unexamined++;
         goto exit;

@@ -149,29 +149,23 @@ static bool arranges_attention(const struct ls_check *check, const ls_finding *f
 static bool explains(const struct ls_check *check, const ls_finding *finding, const ls_judged *root)
 {
     if (has_alike(check, finding, root)) return true;
-    switch (finding->suspicion.cause) {
-    case LS_CAUSE_SHARD_ORDER:
-    case LS_CAUSE_INTERLEAVED:
-    case LS_CAUSE_TRANSPOSED:
+    switch (ls_mistake_of(finding->suspicion.cause)->reach) {
+    case LS_REACH_ARRANGEMENT:
         return share_parameter(check, finding, root) || is_of_weight(check, finding, root) ||
                arranges_attention(check, finding, root);
-    case LS_CAUSE_ROTARY:
+    case LS_REACH_PARAMETER:
         return share_parameter(check, finding, root);
-    case LS_CAUSE_NOT_REDUCED: /* of a part of the batch */
-    case LS_CAUSE_TIED_ONE_SIDE:
+    case LS_REACH_ROWS:
         return share_reader(check, finding, root);
-    case LS_CAUSE_CAUSAL_MASK: /* the heads' outputs are made of the same probabilities */
-    case LS_CAUSE_SCORE_SCALE:
-    case LS_CAUSE_ATTENTION_SET:
-    case LS_CAUSE_POSITION_BIAS:
-    case LS_CAUSE_OTHER_SEQUENCE:
+    case LS_REACH_ATTENTION: /* the heads' outputs are made of the same probabilities */
         return is_of_attention(check->graph, root);
-    case LS_CAUSE_DROPOUT_MASK:
+    case LS_REACH_BACKWARD:
         return goes_backward(check, finding->tensor) && goes_backward(check, root) &&
                finding->tensor->golden->step == root->golden->step;
-    default:
-        return false;
+    case LS_REACH_ALIKE:
+        break;
     }
+    return false;
 }
 
 /* Inputs of both are missing, what is missing before one has a cause, and of the other nothing more
@@ -194,16 +188,20 @@ bool ls_check_comes_later(const struct ls_check *check, const ls_judged *root,
 
 /* ---- one mistake ---- */
 
-/* Clipped element by element, a gradient without large elements is as if it were not clipped. */
+/* a is a more specific form of b. */
+static bool includes(ls_cause a, ls_cause b)
+{
+    return b != LS_CAUSE_NONE && ls_mistake_of(a)->includes == b;
+}
+
 static bool are_one(ls_cause a, ls_cause b)
 {
-    return a == b || (a == LS_CAUSE_CLIPPED_BY_VALUE && b == LS_CAUSE_NOT_CLIPPED) ||
-           (a == LS_CAUSE_NOT_CLIPPED && b == LS_CAUSE_CLIPPED_BY_VALUE);
+    return a == b || includes(a, b) || includes(b, a);
 }
 
 static bool is_partial(ls_cause cause)
 {
-    return cause == LS_CAUSE_NOT_REDUCED || cause == LS_CAUSE_TIED_ONE_SIDE;
+    return ls_mistake_of(cause)->reach == LS_REACH_ROWS;
 }
 
 /* A cause that fits a root no less than the one that was named makes one mistake of two. */

@@ -173,11 +173,11 @@ static void say_mistake(ls_job_facts *facts, const ls_judgement *judgement)
     if (judgement->first) ls_job_facts_say(facts, "first", judgement->first->golden->name);
     if (judgement->n_findings == 0) return;
     const ls_suspicion *s = &judgement->findings[0].suspicion;
-    const char *remedy = ls_cause_remedy(s->cause);
-    ls_job_facts_say(facts, "cause", ls_cause_key(s->cause));
-    ls_job_facts_say(facts, "mistake", ls_cause_text(s->cause));
+    const ls_mistake *mistake = ls_mistake_of(s->cause);
+    ls_job_facts_say(facts, "cause", mistake->key);
+    ls_job_facts_say(facts, "mistake", mistake->sentence);
     ls_job_facts_say(facts, "evidence", s->evidence);
-    ls_job_facts_say(facts, "remedy", remedy ? remedy : "");
+    ls_job_facts_say(facts, "remedy", mistake->remedy ? mistake->remedy : "");
 }
 
 ls_status ls_job_check(ls_job *job, const char *golden, const char *candidate)

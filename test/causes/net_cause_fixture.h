@@ -85,8 +85,8 @@ static inline void judged(const char *path, const char *wrong, ls_cause cause, c
         ck_assert_msg(strstr(finding->tensor->golden->name, wrong) != NULL, "%s, not %s",
                       finding->tensor->golden->name, wrong);
         ck_assert_msg(finding->suspicion.cause == cause, "%s: \"%s\" (%s), not \"%s\"", wrong,
-                      ls_cause_text(finding->suspicion.cause), finding->suspicion.evidence,
-                      ls_cause_text(cause));
+                      ls_mistake_of(finding->suspicion.cause)->sentence,
+                      finding->suspicion.evidence, ls_mistake_of(cause)->sentence);
         ck_assert_msg(strstr(finding->suspicion.evidence, evidence) != NULL, "no \"%s\" in \"%s\"",
                       evidence, finding->suspicion.evidence);
         ck_assert_uint_eq(judgement->n_findings, 1);

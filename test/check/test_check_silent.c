@@ -17,7 +17,7 @@ static void expect_one(const check_fixture *c, ls_cause cause, const char *evide
     ck_assert_uint_eq(c->judgement->n_findings, 1);
     const ls_suspicion *s = &c->judgement->findings[0].suspicion;
     ck_assert_msg(s->cause == cause && strstr(s->evidence, evidence), "%s: %s",
-                  ls_cause_text(s->cause), s->evidence);
+                  ls_mistake_of(s->cause)->sentence, s->evidence);
 }
 
 /* From one element on, everything that is made of it is no number, or wrong. */

@@ -300,12 +300,13 @@ static ls_status print_finding(FILE *out, const checked *c, size_t number)
         fprintf(out, "\nmistake %zu: ", number + 1);
     else
         fputs("\nsuspected cause: ", out);
-    fprintf(out, "%s\n", known ? ls_cause_text(s->cause) : "none of the known ones");
+    fprintf(out, "%s\n", known ? ls_mistake_of(s->cause)->sentence : "none of the known ones");
     print_names(out, "  in ", finding->tensors, finding->count);
     if (s->evidence[0]) fprintf(out, "  %s\n", s->evidence);
     if (finding->tensor != c->judgement->first) print_own_judgement(out, c, finding->tensor);
     for (size_t i = 0; i < s->also && i < LS_ALSO; i++)
-        fprintf(out, "%s%s", i ? ", " : "  also consistent with: ", ls_cause_text(s->others[i]));
+        fprintf(out, "%s%s",
+                i ? ", " : "  also consistent with: ", ls_mistake_of(s->others[i])->sentence);
     if (s->also > 0) fputc('\n', out);
     print_missing(out, finding);
     if (ls_finding_is_finer(finding))
@@ -313,8 +314,8 @@ static ls_status print_finding(FILE *out, const checked *c, size_t number)
                 "  most of this candidate's forward and backward tensors are in %s: if this one "
                 "was computed from such, say --computed %s\n",
                 format_names[c->judgement->mostly], format_names[c->judgement->mostly]);
-    if (known && ls_cause_remedy(s->cause))
-        fprintf(out, "  remedy: %s\n", ls_cause_remedy(s->cause));
+    if (known && ls_mistake_of(s->cause)->remedy)
+        fprintf(out, "  remedy: %s\n", ls_mistake_of(s->cause)->remedy);
     if (!known) LS_TRY(print_where(out, c, finding->tensor));
 exit:
     return status;
