@@ -169,12 +169,13 @@ static json_t *json_look(const checked *c)
 ls_status print_check_json(const checked *c)
 {
     const ls_judgement *j = c->judgement;
+    const ls_findings *f = c->findings;
     const ls_golden *golden = c->golden;
     json_t *tensors = json_array(), *findings = json_array();
     for (size_t i = 0; i < j->count; i++)
         json_array_append_new(tensors, json_judged(c, &j->tensors[i]));
-    for (size_t i = 0; i < j->n_findings; i++)
-        json_array_append_new(findings, json_finding(c, &j->findings[i]));
+    for (size_t i = 0; i < f->count; i++)
+        json_array_append_new(findings, json_finding(c, &f->list[i]));
     json_t *object = json_pack(
         "{s:s, s:o, s:o, s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:o, s:I}", "command", "check",
         "golden", shown(golden->path), "candidate", shown(c->candidate->path), "kind",
@@ -190,9 +191,9 @@ ls_status print_check_json(const checked *c)
                   "equal", (json_int_t)j->equal, "explained", (json_int_t)j->explained, "different",
                   (json_int_t)j->different, "first",
                   j->first ? json_string(j->first->golden->name) : json_null(), "blame",
-                  j->blame ? json_string(j->blame->golden->name) : json_null(), "findings",
-                  findings, "tensors", tensors, "unexamined", (json_int_t)j->unexamined,
-                  "unrelated", (int)j->unrelated, "later", (json_int_t)j->later);
+                  f->blame ? json_string(f->blame->golden->name) : json_null(), "findings",
+                  findings, "tensors", tensors, "unexamined", (json_int_t)f->unexamined,
+                  "unrelated", (int)j->unrelated, "later", (json_int_t)f->later);
     if (more) {
         json_object_set_new(more, "wanted", json_integer((json_int_t)j->wanted));
         json_object_set_new(more, "unjudged", json_integer((json_int_t)j->unjudged));

@@ -260,7 +260,7 @@ static void print_first(FILE *out, const checked *c)
         fputs("  what reads it is right: it was written at another place, or changed before it "
               "was written\n",
               out);
-    const ls_judged *blame = c->judgement->blame;
+    const ls_judged *blame = c->findings->blame;
     if (blame && blame != first)
         fprintf(out, "  to blame: %s, whose own operation is wrong\n", blame->golden->name);
 }
@@ -293,10 +293,10 @@ static void print_missing(FILE *out, const ls_finding *finding)
 static ls_status print_finding(FILE *out, const checked *c, size_t number)
 {
     ls_status status = LS_OK;
-    const ls_finding *finding = &c->judgement->findings[number];
+    const ls_finding *finding = &c->findings->list[number];
     const ls_suspicion *s = &finding->suspicion;
     const bool known = s->cause != LS_CAUSE_NONE;
-    if (c->judgement->n_findings > 1)
+    if (c->findings->count > 1)
         fprintf(out, "\nmistake %zu: ", number + 1);
     else
         fputs("\nsuspected cause: ", out);
@@ -325,25 +325,25 @@ ls_status print_judgement(FILE *out, const checked *c)
 {
     ls_status status = LS_OK;
     const ls_judgement *j = c->judgement;
+    const ls_findings *f = c->findings;
     char count[LS_NUMBER_TEXT];
     print_head(out, c);
     LS_TRY(print_phases(out, c));
     print_list(out, c);
     print_first(out, c);
-    for (size_t i = 0; i < j->n_findings && (c->settings->all || i < MOST_FINDINGS); i++)
+    for (size_t i = 0; i < f->count && (c->settings->all || i < MOST_FINDINGS); i++)
         LS_TRY(print_finding(out, c, i));
-    if (j->n_findings > MOST_FINDINGS && !c->settings->all)
-        fprintf(out, "\n... and %zu more mistakes; --all lists them\n",
-                j->n_findings - MOST_FINDINGS);
-    if (j->unexamined > 0)
+    if (f->count > MOST_FINDINGS && !c->settings->all)
+        fprintf(out, "\n... and %zu more mistakes; --all lists them\n", f->count - MOST_FINDINGS);
+    if (f->unexamined > 0)
         fprintf(out,
                 "\n%zu more tensors are wrong by themselves; their causes were not looked for\n",
-                j->unexamined);
-    if (j->later > 0)
+                f->unexamined);
+    if (f->later > 0)
         fprintf(out,
                 "\n%zu more tensors of later steps are wrong by themselves; check again when the "
                 "first steps are right\n",
-                j->later);
+                f->later);
     if (j->unrelated)
         fputs("\nmost operations are wrong by themselves: did it begin with this directory's "
               "weights, on its batch, and drop with its masks?\n",

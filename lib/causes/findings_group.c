@@ -1,4 +1,4 @@
-/* check_group.c - which of the wrong tensors are one mistake.
+/* findings_group.c - which of the wrong tensors are one mistake.
  *
  * Those with the same cause are, as a bias that is added once per rank is in every layer. A tensor
  * without a cause of its own belongs to a mistake that is known when that explains why it is wrong:
@@ -14,7 +14,7 @@
  * inputs are missing, per region that what is missing may share. */
 #include <ctype.h>
 
-#include "check/check_parts.h"
+#include "causes/findings_parts.h"
 
 /* Names are alike but for the step and the layer's number. */
 static bool same_kind(const char *a, const char *b)
@@ -178,12 +178,11 @@ static bool may_follow(const ls_finding *finding, const ls_judged *root,
            root->golden->step == finding->tensor->golden->step;
 }
 
-bool ls_check_comes_later(const struct ls_check *check, const ls_judged *root,
-                          const ls_suspicion *suspicion)
+bool ls_findings_come_before(const ls_findings *findings, const ls_judged *root,
+                             const ls_suspicion *suspicion)
 {
-    const ls_judgement *judgement = check->judgement;
-    return suspicion->cause == LS_CAUSE_NONE && judgement->n_findings > 0 &&
-           judgement->findings[0].tensor->golden->step < root->golden->step;
+    return suspicion->cause == LS_CAUSE_NONE && findings->count > 0 &&
+           findings->list[0].tensor->golden->step < root->golden->step;
 }
 
 /* ---- one mistake ---- */
@@ -205,11 +204,11 @@ static bool is_partial(ls_cause cause)
 }
 
 /* A cause that fits a root no less than the one that was named makes one mistake of two. */
-static ls_finding *same_cause(const ls_judgement *judgement, const ls_suspicion *suspicion)
+static ls_finding *same_cause(const ls_findings *findings, const ls_suspicion *suspicion)
 {
     ls_finding *could_be = NULL;
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        ls_finding *finding = &judgement->findings[i];
+    for (size_t i = 0; i < findings->count; i++) {
+        ls_finding *finding = &findings->list[i];
         const ls_cause cause = finding->suspicion.cause;
         if (cause == LS_CAUSE_NONE) continue;
         if (are_one(cause, suspicion->cause)) return finding;
@@ -218,30 +217,29 @@ static ls_finding *same_cause(const ls_judgement *judgement, const ls_suspicion 
     return could_be;
 }
 
-ls_finding *ls_check_group(const struct ls_check *check, const ls_judged *root,
-                           const ls_suspicion *suspicion, bool examined)
+ls_finding *ls_findings_group(const ls_findings *findings, const ls_judged *root,
+                              const ls_suspicion *suspicion, bool examined)
 {
-    ls_judgement *judgement = check->judgement;
+    const struct ls_check *check = findings->of->inside;
     if (suspicion->cause != LS_CAUSE_NONE) {
-        ls_finding *same = same_cause(judgement, suspicion);
-        for (size_t i = 0; i < judgement->n_findings && !same; i++)
-            if (is_partial(suspicion->cause) &&
-                is_partial(judgement->findings[i].suspicion.cause) &&
-                share_reader(check, &judgement->findings[i], root))
-                same = &judgement->findings[i];
+        ls_finding *same = same_cause(findings, suspicion);
+        for (size_t i = 0; i < findings->count && !same; i++)
+            if (is_partial(suspicion->cause) && is_partial(findings->list[i].suspicion.cause) &&
+                share_reader(check, &findings->list[i], root))
+                same = &findings->list[i];
             else if (suspicion->cause == LS_CAUSE_TARGET_SET &&
-                     is_mean_of_targets(check, &judgement->findings[i], root))
-                same = &judgement->findings[i];
+                     is_mean_of_targets(check, &findings->list[i], root))
+                same = &findings->list[i];
         return same;
     }
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        ls_finding *finding = &judgement->findings[i];
+    for (size_t i = 0; i < findings->count; i++) {
+        ls_finding *finding = &findings->list[i];
         if (finding->suspicion.cause != LS_CAUSE_NONE &&
             (explains(check, finding, root) || may_follow(finding, root, suspicion)))
             return finding;
     }
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        ls_finding *finding = &judgement->findings[i];
+    for (size_t i = 0; i < findings->count; i++) {
+        ls_finding *finding = &findings->list[i];
         if ((finding->suspicion.cause == LS_CAUSE_NONE || !examined) &&
             alike(check->graph, finding->tensor, root))
             return finding;
@@ -249,14 +247,13 @@ ls_finding *ls_check_group(const struct ls_check *check, const ls_judged *root,
     return NULL;
 }
 
-const ls_finding *ls_check_explained_by(const struct ls_check *check, const ls_finding *unnamed)
+ls_finding *ls_findings_explaining(const ls_findings *findings, const ls_finding *unnamed)
 {
-    const ls_judgement *judgement = check->judgement;
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        const ls_finding *finding = &judgement->findings[i];
+    for (size_t i = 0; i < findings->count; i++) {
+        ls_finding *finding = &findings->list[i];
         bool all = finding->suspicion.cause != LS_CAUSE_NONE;
         for (size_t k = 0; all && k < unnamed->count; k++)
-            all = explains(check, finding, unnamed->tensors[k]);
+            all = explains(findings->of->inside, finding, unnamed->tensors[k]);
         if (all) return finding;
     }
     return NULL;
@@ -269,10 +266,10 @@ static bool lacks(const ls_finding *finding, const ls_golden_tensor *tensor)
     return false;
 }
 
-ls_finding *ls_check_share_missing(const ls_judgement *judgement, const ls_finding *other)
+ls_finding *ls_findings_share_missing(const ls_findings *findings, const ls_finding *other)
 {
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        ls_finding *finding = &judgement->findings[i];
+    for (size_t i = 0; i < findings->count; i++) {
+        ls_finding *finding = &findings->list[i];
         size_t both = 0;
         if (finding->suspicion.cause != LS_CAUSE_NONE) continue;
         for (size_t k = 0; k < finding->n_missing; k++)
