@@ -1,4 +1,4 @@
-/* cause.c - the search: which hypothesis explains a tensor. */
+/* cause.c - which hypothesis explains a tensor. */
 #include "causes/cause.h"
 
 #include <math.h>
@@ -6,165 +6,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
-void ls_search_take(ls_search *search, ls_cause cause, const char *evidence, double left,
-                    double bound)
-{
-    const bool first = !search->fits[cause];
-    search->fits[cause] = true;
-    if (search->best.cause == cause && !first) return;
-    if (search->best.cause != LS_CAUSE_NONE &&
-        ls_mistake_of(search->best.cause)->order <= ls_mistake_of(cause)->order)
-        return;
-    search->best.cause = cause;
-    char ending[80];
-    snprintf(ending, sizeof ending, "; leaves at most %.2g (bound %.2g)", left, bound);
-    const size_t room = sizeof search->best.evidence - strlen(ending) - strlen(search->whose);
-    snprintf(search->best.evidence, sizeof search->best.evidence, "%s%.*s%s", search->whose,
-             (int)room - 1, evidence, ending);
-}
-
-/* Of what every reader sends back. */
-static double work_of_gradient(const ls_graph *graph, const ls_graph_node *node, double n)
-{
-    const double S = (double)graph->S, tokens = (double)graph->B * S;
-    double work = 8 * n;
-    for (int r = node->of + 1; r < (int)graph->count; r++) {
-        const ls_graph_node *reader = &graph->nodes[r];
-        if (reader->phase != LS_GRAPH_FORWARD) break;
-        if (ls_graph_back_slot(reader, node->of) < 0) continue;
-        const double made = (double)ls_graph_elements(graph, r) / tokens;
-        const bool attention =
-            reader->make == LS_MAKE_PROBABILITIES || reader->make == LS_MAKE_HEADS;
-        const bool product = reader->make == LS_MAKE_LINEAR || reader->make == LS_MAKE_LOGITS ||
-                             reader->make == LS_MAKE_LINEAR_TURNED ||
-                             reader->make == LS_MAKE_POOLED;
-        work += attention ? 4 * tokens * S * (double)graph->table->config.d_model
-                : product ? n * made
-                          : 8 * n;
-    }
-    return work;
-}
-
-/* Multiplications of one evaluation, roughly. */
-static double work_of(const ls_graph *graph, int place)
-{
-    const ls_graph_node *node = &graph->nodes[place];
-    const ls_config *config = &graph->table->config;
-    if (config->kind == LS_MODEL_NET) return ls_net_work_of(graph, place);
-    const double n = (double)ls_graph_elements(graph, place), S = (double)graph->S;
-    const double D = (double)config->d_model, tokens = (double)graph->B * S;
-    switch (node->make) {
-    case LS_MAKE_LINEAR:
-    case LS_MAKE_LINEAR_TURNED:
-    case LS_MAKE_LOGITS:
-    case LS_MAKE_POOLED:
-        return n * (double)ls_graph_elements(graph, node->inputs[0]) / tokens;
-    case LS_MAKE_PROBABILITIES:
-    case LS_MAKE_HEADS:
-        return 2 * tokens * S * D;
-    case LS_MAKE_PARAM_GRADIENT:
-        return n * tokens;
-    case LS_MAKE_GRADIENT:
-        return work_of_gradient(graph, node, n);
-    default:
-        return 8 * n;
-    }
-}
-
-ls_status ls_search_compute(ls_search *search, int node, const ls_operands *operands,
-                            double *values, double *bound, bool *ret_done)
-{
-    const double work = work_of(search->graph, node);
-    *ret_done = work <= search->work;
-    if (!*ret_done) {
-        search->cut_short = true;
-        return LS_OK;
-    }
-    search->work -= work;
-    return ls_operation_evaluate(operands, node, search->of->precision, values, bound);
-}
-
-ls_status ls_search_evaluate(ls_search *search, ls_cause cause, const ls_operands *operands,
-                             const char *evidence)
-{
-    ls_status status = LS_OK;
-    bool done;
-    LS_TRY(ls_search_compute(search, search->of->node, operands, search->trial, search->trial_bound,
-                             &done));
-    if (done) ls_search_propose(search, cause, search->trial, search->trial_bound, evidence);
-exit:
-    return status;
-}
-
-const char *ls_search_size(const ls_search *search, size_t k, char text[64])
-{
-    const ls_layout *l =
-        search->of->whole && search->of->whole->has_layout ? &search->of->whole->layout : NULL;
-    text[0] = 0;
-    if (!l || k < 2) return text;
-    const struct {
-        size_t size;
-        const char *name;
-    } axes[] = {{(size_t)l->tp, "tp"},
-                {(size_t)l->channels, "channel"},
-                {(size_t)l->down * (size_t)l->across, "spatial"},
-                {(size_t)l->dp, "dp"},
-                {(size_t)l->pp, "pp"},
-                {(size_t)l->micro_batches, "micro-batches"},
-                {(size_t)l->dp * (size_t)l->micro_batches, "dp x micro-batches"},
-                {(size_t)l->dp * (size_t)l->tp, "dp x tp"}};
-    size_t length = 0;
-    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
-        if (axes[i].size != k || length > 40) continue;
-        const int more =
-            snprintf(text + length, 64 - length, "%s%s", length ? " or " : " = ", axes[i].name);
-        length += (size_t)more;
-        if (i == 5 && length) break; /* a product with 1 is no news */
-    }
-    return text;
-}
-
-bool ls_search_concerns(const ls_search *search, unsigned kinds)
-{
-    const ls_graph_node *node = search->node;
-    if (kinds >> node->make & 1) return true;
-    for (size_t r = 0; r < search->graph->count; r++) {
-        const ls_graph_node *reader = &search->graph->nodes[r];
-        if (reader->phase != LS_GRAPH_FORWARD) break;
-        if (!(kinds >> reader->make & 1)) continue;
-        if (node->make == LS_MAKE_GRADIENT && ls_graph_back_slot(reader, node->of) >= 0)
-            return true;
-        if (node->make == LS_MAKE_PARAM_GRADIENT && (node->of < 0 || node->of == (int)r) &&
-            ls_graph_param_slot(reader, node->params[0]) >= 0)
-            return true;
-    }
-    return false;
-}
+enum { TRANSFORMER = 1, NET = 2 };
 
 /* What looks at the node itself first: what looks before it may use up the work. */
-static ls_cause_family *const families[] = {
-    ls_cause_norms,       ls_cause_clips,       ls_cause_two_updates, ls_cause_sums,
-    ls_cause_uses,        ls_cause_factors,     ls_cause_batch,       ls_cause_formulas,
-    ls_cause_interleaved, ls_cause_arrangement, ls_cause_dropout,     ls_cause_replicas,
-    ls_cause_residuals,   ls_cause_every_sum,   ls_cause_updates};
-
-static ls_cause_family *const net_families[] = {
-    ls_cause_norms,          ls_cause_clips,       ls_cause_two_updates, ls_cause_net_halo,
-    ls_cause_net_statistics, ls_cause_uses,        ls_cause_factors,     ls_cause_net_sums,
-    ls_cause_batch,          ls_cause_net_formula, ls_cause_dropout,     ls_cause_replicas,
-    ls_cause_updates};
+static const struct {
+    ls_cause_family *try;
+    int models;
+} families[] = {{ls_cause_norms, TRANSFORMER | NET},
+                {ls_cause_clips, TRANSFORMER | NET},
+                {ls_cause_two_updates, TRANSFORMER | NET},
+                {ls_cause_net_halo, NET},
+                {ls_cause_net_statistics, NET},
+                {ls_cause_sums, TRANSFORMER},
+                {ls_cause_uses, TRANSFORMER | NET},
+                {ls_cause_factors, TRANSFORMER | NET},
+                {ls_cause_net_sums, NET},
+                {ls_cause_batch, TRANSFORMER | NET},
+                {ls_cause_net_formula, NET},
+                {ls_cause_target_shift, TRANSFORMER},
+                {ls_cause_attention, TRANSFORMER},
+                {ls_cause_formulas, TRANSFORMER},
+                {ls_cause_rotary, TRANSFORMER},
+                {ls_cause_targets, TRANSFORMER},
+                {ls_cause_terms, TRANSFORMER},
+                {ls_cause_interleaved, TRANSFORMER},
+                {ls_cause_arrangement, TRANSFORMER},
+                {ls_cause_pairing, TRANSFORMER},
+                {ls_cause_dropout, TRANSFORMER | NET},
+                {ls_cause_replicas, TRANSFORMER | NET},
+                {ls_cause_residuals, TRANSFORMER},
+                {ls_cause_every_sum, TRANSFORMER},
+                {ls_cause_updates, TRANSFORMER | NET}};
 
 static ls_status try_all(ls_search *search)
 {
     ls_status status = LS_OK;
-    if (search->config->kind == LS_MODEL_NET) {
-        for (size_t i = 0; i < sizeof net_families / sizeof *net_families; i++)
-            LS_TRY(net_families[i](search));
-        goto exit;
-    }
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) LS_TRY(families[i](search));
+    const int model = search->config->kind == LS_MODEL_NET ? NET : TRANSFORMER;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (families[i].models & model) LS_TRY(families[i].try(search));
 exit:
     return status;
 }

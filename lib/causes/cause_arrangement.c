@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "lockstep/partition/share.h"
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 /* ---- blocks of an axis of the result ---- */
 
@@ -437,7 +437,6 @@ ls_status ls_cause_arrangement(ls_search *search)
         if (is_linear(node) || node->make == LS_MAKE_EMBEDDING)
             LS_TRY(try_weight_order(search, node));
     }
-    LS_TRY(ls_cause_pairing(search));
 exit:
     return status;
 }

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 /* Fewer rows than that may be a tensor's share of a mistake. */
 enum { ROWS = 8 };

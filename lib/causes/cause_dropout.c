@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 enum { MASKS = 1u << LS_MAKE_DROPOUT | 1u << LS_MAKE_RESIDUAL | 1u << LS_MAKE_HEADS };
 

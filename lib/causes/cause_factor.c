@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 /* The factor by least squares; *ret_zero: the candidate is 0 where the right tensor is not. */
 static double factor_of(const ls_search *search, bool *ret_zero)

@@ -17,15 +17,16 @@ static ls_status try_pooling(ls_search *search)
     ls_status status = LS_OK;
     const ls_variant pad = {.pad_counts = true}, last = {.last_of_ties = true};
     const ls_variant summed = {.pool_summed = true};
-    if (ls_net_can_concern(search, MEANS))
-        LS_TRY(ls_net_try(search, LS_CAUSE_POOLING, MEANS, &summed,
-                          "the sum of the pixels, not divided by their number"));
-    if (!ls_net_can_concern(search, POOLS)) goto exit;
-    LS_TRY(ls_net_try(search, LS_CAUSE_POOLING, POOLS, &pad,
-                      "the mean of a window counts padding where it should not, or does not where "
-                      "it should"));
-    LS_TRY(ls_net_try(search, LS_CAUSE_POOLING, POOLS, &last,
-                      "of equal pixels the last one is the largest, not the first"));
+    if (ls_search_can_concern(search, MEANS))
+        LS_TRY(ls_search_try_variant(search, LS_CAUSE_POOLING, MEANS, &summed,
+                                     "the sum of the pixels, not divided by their number"));
+    if (!ls_search_can_concern(search, POOLS)) goto exit;
+    LS_TRY(ls_search_try_variant(
+        search, LS_CAUSE_POOLING, POOLS, &pad,
+        "the mean of a window counts padding where it should not, or does not where "
+        "it should"));
+    LS_TRY(ls_search_try_variant(search, LS_CAUSE_POOLING, POOLS, &last,
+                                 "of equal pixels the last one is the largest, not the first"));
 exit:
     return status;
 }
@@ -55,9 +56,9 @@ static ls_status try_forms(ls_search *search)
          {.alpha_over_span = true},
          "alpha is divided by the span of channels"}};
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (ls_net_can_concern(search, forms[i].kinds))
-            LS_TRY(ls_net_try(search, forms[i].cause, forms[i].kinds, &forms[i].variant,
-                              forms[i].text));
+        if (ls_search_can_concern(search, forms[i].kinds))
+            LS_TRY(ls_search_try_variant(search, forms[i].cause, forms[i].kinds, &forms[i].variant,
+                                         forms[i].text));
 exit:
     return status;
 }
@@ -150,18 +151,19 @@ ls_status ls_cause_net_formula(ls_search *search)
     if (search->node->phase == LS_GRAPH_UPDATE) goto exit;
     LS_TRY(try_pooling(search));
     LS_TRY(try_forms(search));
-    if (ls_net_can_concern(search, CONVS)) {
+    if (ls_search_can_concern(search, CONVS)) {
         const ls_variant flipped = {.flipped = true};
-        LS_TRY(ls_net_try(search, LS_CAUSE_KERNEL_FLIPPED, CONVS, &flipped,
-                          "kernels are turned by half a turn: a convolution, where networks have a "
-                          "cross-correlation"));
+        LS_TRY(ls_search_try_variant(
+            search, LS_CAUSE_KERNEL_FLIPPED, CONVS, &flipped,
+            "kernels are turned by half a turn: a convolution, where networks have a "
+            "cross-correlation"));
         LS_TRY(try_weights(search, LS_NET_CONV, transposed_kernel,
                            "candidate is what kernels give with rows and columns exchanged"));
         LS_TRY(try_weights(search, LS_NET_CONV, kernel_outermost,
                            "candidate is what convolutions give with their weight's [kernel_h, "
                            "kernel_w, read] read as [read, kernel_h, kernel_w]"));
     }
-    if (ls_net_can_concern(search, LINEARS)) {
+    if (ls_search_can_concern(search, LINEARS)) {
         LS_TRY(try_weights(search, LS_NET_DENSE, pixels_outermost,
                            "dense layers read images as [height, width, channels], not as "
                            "[channels, height, width]"));

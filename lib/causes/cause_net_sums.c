@@ -38,7 +38,7 @@ static ls_status try_block(ls_search *search, const ls_graph_node *reader, int d
     char text[LS_EVIDENCE], words[64];
     double *values;
     ls_change change = {0};
-    const double work = ls_net_work_of(search->graph, search->of->node) / (double)blocks;
+    const double work = ls_search_work_of(search->graph, search->of->node) / (double)blocks;
     if (work > search->work) {
         search->cut_short = true;
         return LS_OK;

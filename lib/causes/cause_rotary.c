@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 enum { TURNED = 1u << LS_MAKE_LINEAR_TURNED, PAIRS = 1024 };
 

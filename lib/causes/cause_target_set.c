@@ -16,6 +16,13 @@ typedef struct target_set {
     int32_t label; /* of those that were added */
 } target_set;
 
+int ls_search_token_loss(const ls_search *search)
+{
+    for (int r = 0; r < (int)search->graph->count; r++)
+        if (search->graph->nodes[r].make == LS_MAKE_TOKEN_LOSS) return r;
+    return -1;
+}
+
 static ls_status try_set(ls_search *search, const target_set *set, const char *text)
 {
     ls_status status = LS_OK;

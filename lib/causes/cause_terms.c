@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 #define KIND(kind) (1u << LS_MAKE_##kind)
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 #define KIND(kind) (1u << LS_MAKE_##kind)
 

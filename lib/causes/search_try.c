@@ -1,4 +1,4 @@
-/* cause_upstream.c - a hypothesis tried where it is, and where it may be: among the operations
+/* search_try.c - a hypothesis tried where it is, and where it may be: among the operations
  * before the node whose tensors the candidate does not have.
  *
  * Upstream, every operation that the hypothesis concerns is done otherwise, and what is made of it
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
-#include "causes/cause_parts.h"
+#include "causes/search.h"
 
 static const ls_candidate_tensor *candidate_tensor(const ls_search *search, int node)
 {
@@ -174,6 +174,7 @@ ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_ch
                         const char *text)
 {
     ls_status status = LS_OK;
+    if (search->fits[cause]) goto exit;
     if (concerned(search, search->node, kinds, change)) {
         LS_TRY(ls_search_evaluate(search, cause, &change->operands, text));
         if (search->fits[cause]) goto exit;
@@ -184,4 +185,22 @@ ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_ch
     if (!search->of->own_inputs) LS_TRY(try_upstream(search, cause, kinds, change, text));
 exit:
     return status;
+}
+
+ls_status ls_search_try_variant(ls_search *search, ls_cause cause, unsigned kinds,
+                                const ls_variant *variant, const char *text)
+{
+    ls_status status = LS_OK;
+    ls_change change = {0};
+    LS_TRY(ls_change_begin(&change, &search->of->operands));
+    change.variant = *variant;
+    LS_TRY(ls_search_try(search, cause, kinds, &change, text));
+exit:
+    ls_change_end(&change);
+    return status;
+}
+
+bool ls_search_can_concern(const ls_search *search, unsigned kinds)
+{
+    return !search->of->own_inputs || ls_search_concerns(search, kinds);
 }

@@ -1,4 +1,4 @@
-/* cause_fit.c - a sum taken apart: what factor each part of it has in the candidate.
+/* search_parts.c - a sum taken apart: what factor each part of it has in the candidate.
  *
  * A linear operation's result is the sum of what parts of an operand give: the columns of an input
  * that one granule holds, a sequence's tokens, the bias. A candidate made of the same parts with
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "causes/cause_parts.h"
+#include "causes/search.h"
 
 void ls_parts_add(ls_parts *parts, const ls_search *search, bool is_param, int index, size_t inner,
                   size_t extent, size_t from, size_t to, int group)
