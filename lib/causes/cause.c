@@ -105,8 +105,7 @@ exit:
 static size_t count_wrong(const ls_search *search)
 {
     size_t wrong = 0;
-    for (size_t i = 0; i < search->n; i++)
-        if (!(fabs(search->candidate[i] - search->of->right[i]) <= search->of->bound[i])) wrong++;
+    for (size_t i = 0; i < search->n; i++) wrong += ls_search_is_wrong(search, i);
     return wrong;
 }
 

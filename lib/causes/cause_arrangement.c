@@ -73,9 +73,8 @@ static void try_blocks(ls_search *search, const axis *a, size_t count)
             search->trial[o * a->extent * a->inner + e] = search->of->right[r];
             search->trial_bound[o * a->extent * a->inner + e] = search->of->bound[r];
         }
-    search->fitted = count;
-    ls_search_propose(search, LS_CAUSE_SHARD_ORDER, search->trial, search->trial_bound, text);
-    search->fitted = 0;
+    ls_search_propose_fitted(search, LS_CAUSE_SHARD_ORDER, count, search->trial,
+                             search->trial_bound, text);
 }
 
 /* ---- the result read in another shape ---- */

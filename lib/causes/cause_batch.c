@@ -29,19 +29,12 @@ static void propose_scaled(ls_search *search, ls_cause cause, const double *weig
 static ls_status try_weights(ls_search *search, ls_cause cause, const double *weights,
                              const char *text)
 {
-    ls_status status = LS_OK;
-    ls_change change = {0};
-    if (cause == LS_CAUSE_NONE) goto exit;
-    if (search->node->make == LS_MAKE_GRADIENT && !ls_search_concerns(search, LOSSES)) {
-        propose_scaled(search, cause, weights, text);
-        return LS_OK;
-    }
-    LS_TRY(ls_change_begin(&change, &search->of->operands));
-    change.variant.weights = weights;
-    LS_TRY(ls_search_try(search, cause, LOSSES, &change, text));
-exit:
-    ls_change_end(&change);
-    return status;
+    const ls_variant variant = {.weights = weights};
+    if (cause == LS_CAUSE_NONE) return LS_OK;
+    if (search->node->make != LS_MAKE_GRADIENT || ls_search_concerns(search, LOSSES))
+        return ls_search_try_variant(search, cause, LOSSES, &variant, text);
+    propose_scaled(search, cause, weights, text);
+    return LS_OK;
 }
 
 static ls_status try_means(ls_search *search, const ls_cause_cut *cut)
@@ -100,13 +93,9 @@ static ls_status try_factors(ls_search *search)
     ls_status status = LS_OK;
     char text[LS_EVIDENCE], size[64], number[16];
     const size_t all = ls_targets_in(search, 0, search->graph->B);
-    double along = 0, squares = 0, *weights = malloc(search->graph->B * sizeof *weights);
+    double *weights = malloc(search->graph->B * sizeof *weights);
     if (!weights) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sequences' weights");
-    for (size_t i = 0; i < search->n; i++) {
-        along += search->candidate[i] * search->of->right[i];
-        squares += search->of->right[i] * search->of->right[i];
-    }
-    const double fitted = squares > 0 ? along / squares : 1, k = ls_round_factor(fitted);
+    const double fitted = ls_search_ratio(search, search->of->right), k = ls_round_factor(fitted);
     const ls_cause cause = ls_search_factor(search, k);
     if (fabs(fitted - k) > 0.01 * k || k > 64 || k == (double)all) goto exit;
     for (size_t b = 0; b < search->graph->B; b++) weights[b] = k;

@@ -110,13 +110,26 @@ static ls_status try_pooled_token(ls_search *search)
             snprintf(text, sizeof text,
                      "the first token of a sequence is expected, token %zu was read", s);
         LS_TRY(ls_search_try_variant(search, LS_CAUSE_POOLING, KIND(POOLED), &variant, text));
-        if (search->fits[LS_CAUSE_POOLING]) goto exit;
     }
 exit:
     return status;
 }
 
 /* ---- positions ---- */
+
+static const ls_form turns[] = {
+    {LS_CAUSE_POSITIONS,
+     KIND(LINEAR_TURNED),
+     {.adjacent_pairs = true},
+     "features 2i and 2i + 1 of a head are turned as a pair, not i and i + half"},
+    {LS_CAUSE_POSITIONS,
+     KIND(LINEAR_TURNED),
+     {.unturned = true},
+     "queries and keys are not turned by position"},
+    {LS_CAUSE_POSITIONS,
+     KIND(LINEAR_TURNED),
+     {.turned_back = true},
+     "queries and keys are turned the other way"}};
 
 static ls_status try_positions(ls_search *search)
 {
@@ -157,16 +170,7 @@ static ls_status try_positions(ls_search *search)
                                      "positions begin at the table's last row, the first follows"));
         goto exit;
     }
-    static const struct {
-        ls_variant variant;
-        const char *text;
-    } turns[] = {{{.adjacent_pairs = true},
-                  "features 2i and 2i + 1 of a head are turned as a pair, not i and i + half"},
-                 {{.unturned = true}, "queries and keys are not turned by position"},
-                 {{.turned_back = true}, "queries and keys are turned the other way"}};
-    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++)
-        LS_TRY(ls_search_try_variant(search, LS_CAUSE_POSITIONS, kinds, &turns[i].variant,
-                                     turns[i].text));
+    LS_TRY_FORMS(search, turns);
 exit:
     return status;
 }

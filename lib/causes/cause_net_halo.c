@@ -134,10 +134,7 @@ static ls_status is_along(const ls_search *search, const ls_variant_grid *grid, 
     }
     *ret_along = true;
     for (size_t i = 0; i < search->n && *ret_along; i++) {
-        if (search->held && !search->held[i]) continue;
-        if (!(fabs(search->candidate[i] - search->of->right[i]) <= search->of->bound[i]) &&
-            !touching[i % pixels])
-            *ret_along = false;
+        if (ls_search_is_wrong(search, i) && !touching[i % pixels]) *ret_along = false;
     }
 exit:
     free(touching);

@@ -126,25 +126,31 @@ static ls_status try_running(ls_search *search)
 {
     ls_status status = LS_OK;
     const double *before = search->of->operands.params[search->node->params[0]];
-    static const struct {
-        ls_variant variant;
-        const char *text;
-    } rules[] = {
-        {{.biased_running = true}, "the variance is that over N values, not N - 1"},
-        {{.momentum_turned = true}, "the two factors of momentum have changed places"},
-        {{.momentum_turned = true, .biased_running = true},
+    static const ls_form rules[] = {
+        {LS_CAUSE_RUNNING,
+         NET_KIND(RUNNING),
+         {.biased_running = true},
+         "the variance is that over N values, not N - 1"},
+        {LS_CAUSE_RUNNING,
+         NET_KIND(RUNNING),
+         {.momentum_turned = true},
+         "the two factors of momentum have changed places"},
+        {LS_CAUSE_RUNNING,
+         NET_KIND(RUNNING),
+         {.momentum_turned = true, .biased_running = true},
          "the two factors of momentum have changed places, and the variance is that over N values"},
-        {{.running_times = 2}, "moved twice in one step"},
-        {{.running_times = 3}, "moved three times in one step"},
-        {{.running_times = 4}, "moved four times in one step"},
+        {LS_CAUSE_RUNNING, NET_KIND(RUNNING), {.running_times = 2}, "moved twice in one step"},
+        {LS_CAUSE_RUNNING,
+         NET_KIND(RUNNING),
+         {.running_times = 3},
+         "moved three times in one step"},
+        {LS_CAUSE_RUNNING, NET_KIND(RUNNING), {.running_times = 4}, "moved four times in one step"},
     };
     if (search->node->make != LS_MAKE_RUNNING) goto exit;
     if (before)
         ls_search_propose(search, LS_CAUSE_RUNNING, before, NULL,
                           "candidate is what stood before the step");
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        LS_TRY(ls_search_try_variant(search, LS_CAUSE_RUNNING, NET_KIND(RUNNING), &rules[i].variant,
-                                     rules[i].text));
+    LS_TRY_FORMS(search, rules);
 exit:
     return status;
 }

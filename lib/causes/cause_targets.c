@@ -33,15 +33,11 @@ static void shift_targets(const ls_batch *batch, int by, int end, int32_t *targe
 static ls_status try_targets_given(ls_search *search, const int32_t *targets, size_t valid,
                                    const char *text)
 {
-    ls_status status = LS_OK;
-    ls_change change = {0};
-    LS_TRY(ls_change_begin(&change, &search->of->operands));
-    change.batch.targets = targets;
-    change.variant.valid = valid;
-    LS_TRY(ls_search_try(search, LS_CAUSE_TARGET_SHIFT, LS_TOKEN_LOSSES, &change, text));
-exit:
-    ls_change_end(&change);
-    return status;
+    const ls_variant variant = {.valid = valid};
+    ls_batch batch = *search->of->operands.batch;
+    batch.targets = targets;
+    return ls_search_try_batch(search, LS_CAUSE_TARGET_SHIFT, LS_TOKEN_LOSSES, &variant, &batch,
+                               text);
 }
 
 static ls_status try_targets(ls_search *search)
@@ -54,11 +50,10 @@ static ls_status try_targets(ls_search *search)
                                        ", the last that of the next sequence's first"};
     char text[LS_EVIDENCE];
     int32_t *targets = NULL;
-    size_t valid = 0;
     if (!ls_search_can_concern(search, LS_TOKEN_LOSSES) || !batch->targets) goto exit;
     if (!(targets = malloc(n * sizeof *targets)))
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for other targets");
-    for (size_t t = 0; t < n; t++) valid += batch->targets[t] != LS_IGNORE;
+    const size_t valid = ls_targets_in(search, 0, batch->B);
     for (int by = -1; by <= 1; by += 2)
         for (int end = 0; end < ENDS; end++)
             for (int counted = 0; counted < 2; counted++) {
@@ -67,14 +62,12 @@ static ls_status try_targets(ls_search *search)
                          by > 0 ? "+" : "-", by > 0 ? ends[end] : "",
                          counted ? ", divided by the right number of targets" : "");
                 LS_TRY(try_targets_given(search, targets, counted ? valid : 0, text));
-                if (search->fits[LS_CAUSE_TARGET_SHIFT]) goto exit;
             }
     for (size_t by = 1; by < batch->B; by++) { /* as of another micro-batch */
         for (size_t t = 0; t < n; t++) targets[t] = batch->targets[(t + by * batch->S) % n];
         snprintf(text, sizeof text, "sequence b has the targets of sequence b + %zu (mod %zu)", by,
                  batch->B);
         LS_TRY(try_targets_given(search, targets, 0, text));
-        if (search->fits[LS_CAUSE_TARGET_SHIFT]) goto exit;
     }
     for (int all = 0; all < 2; all++) {
         for (size_t t = 0; t < n; t++)
@@ -118,7 +111,6 @@ static ls_status try_padding(ls_search *search)
                  tried[i], V + tried[i], V);
         LS_TRY(ls_search_try_variant(search, LS_CAUSE_PADDED_VOCABULARY, LS_TOKEN_LOSSES, &variant,
                                      text));
-        if (search->fits[LS_CAUSE_PADDED_VOCABULARY]) break;
     }
 exit:
     return status;

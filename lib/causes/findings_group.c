@@ -65,29 +65,16 @@ static bool share_parameter(const struct ls_check *check, const ls_finding *find
     return false;
 }
 
-/* A parameter's gradient, or the part of it from its use at `reader`. */
-static bool comes_from(const ls_graph *graph, const ls_graph_node *gradient, size_t reader)
-{
-    return (gradient->of < 0 || gradient->of == (int)reader) &&
-           ls_graph_param_slot(&graph->nodes[reader], gradient->params[0]) >= 0;
-}
-
 /* Both have gradients from one embedding, as of the rows that are added up to it: what is left out
  * of the one is left out of the other. A tied embedding's use as head is another place. */
-static bool share_reader(const struct ls_check *check, const ls_finding *finding,
-                         const ls_judged *root)
+static bool share_embedding(const struct ls_check *check, const ls_finding *finding,
+                            const ls_judged *root)
 {
     const ls_graph *graph = check->graph;
-    const ls_graph_node *b = &graph->nodes[root->golden->node];
-    if (b->make != LS_MAKE_PARAM_GRADIENT) return false;
-    for (size_t i = 0; i < finding->count; i++) {
-        const ls_graph_node *a = &graph->nodes[finding->tensors[i]->golden->node];
-        if (a->make != LS_MAKE_PARAM_GRADIENT) continue;
-        for (size_t r = 0; r < graph->count && graph->nodes[r].phase == LS_GRAPH_FORWARD; r++)
-            if (graph->nodes[r].make == LS_MAKE_EMBEDDING && comes_from(graph, a, r) &&
-                comes_from(graph, b, r))
-                return true;
-    }
+    const int own = ls_check_embedding_of(graph, &graph->nodes[root->golden->node]);
+    for (size_t i = 0; own >= 0 && i < finding->count; i++)
+        if (ls_check_embedding_of(graph, &graph->nodes[finding->tensors[i]->golden->node]) == own)
+            return true;
     return false;
 }
 
@@ -156,7 +143,7 @@ static bool explains(const struct ls_check *check, const ls_finding *finding, co
     case LS_REACH_PARAMETER:
         return share_parameter(check, finding, root);
     case LS_REACH_ROWS:
-        return share_reader(check, finding, root);
+        return share_embedding(check, finding, root);
     case LS_REACH_ATTENTION: /* the heads' outputs are made of the same probabilities */
         return is_of_attention(check->graph, root);
     case LS_REACH_BACKWARD:
@@ -225,7 +212,7 @@ ls_finding *ls_findings_group(const ls_findings *findings, const ls_judged *root
         ls_finding *same = same_cause(findings, suspicion);
         for (size_t i = 0; i < findings->count && !same; i++)
             if (is_partial(suspicion->cause) && is_partial(findings->list[i].suspicion.cause) &&
-                share_reader(check, &findings->list[i], root))
+                share_embedding(check, &findings->list[i], root))
                 same = &findings->list[i];
             else if (suspicion->cause == LS_CAUSE_TARGET_SET &&
                      is_mean_of_targets(check, &findings->list[i], root))

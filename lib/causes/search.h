@@ -3,6 +3,8 @@
 #ifndef LS_CAUSES_SEARCH_H
 #define LS_CAUSES_SEARCH_H
 
+#include <math.h>
+
 #include "causes/cause.h"
 
 typedef struct ls_search {
@@ -18,8 +20,7 @@ typedef struct ls_search {
                                   all */
     char whose[64];            /* "rank 3: " in that case */
     double work;               /* multiplications that may still be spent */
-    size_t fitted;  /* numbers that were fitted to the candidate for what is proposed next: so many
-                       elements confirm nothing. Set back to 0 after that. */
+    size_t fitted;             /* of ls_search_propose_fitted and ls_search_try_fitted, else 0 */
     bool scant;     /* a parameter of which so few elements are wrong, by what may lie anywhere
                        before it, that several mistakes may explain them */
     bool only_hint; /* before the node, only the case's hint is tried */
@@ -34,6 +35,13 @@ typedef struct ls_search {
     } explained; /* by the last proposal that was taken */
 } ls_search;
 
+/* Whether an element of the candidate is not the right one. */
+static inline bool ls_search_is_wrong(const ls_search *search, size_t i)
+{
+    return (!search->held || search->held[i]) &&
+           !(fabs(search->candidate[i] - search->of->right[i]) <= search->of->bound[i]);
+}
+
 /* ---- search_gate.c ---- */
 
 /* The gate of every hypothesis: whether `values`, each right within `bound` (NULL:
@@ -47,6 +55,15 @@ void ls_search_take(ls_search *search, ls_cause cause, const char *evidence, dou
 /* Values that a hypothesis predicts: tries and takes. bound: of each; NULL: the case's. */
 bool ls_search_propose(ls_search *search, ls_cause cause, const double *values, const double *bound,
                        const char *evidence);
+/* The same of values for which numbers were fitted to the candidate: so many elements confirm
+ * nothing. */
+bool ls_search_propose_fitted(ls_search *search, ls_cause cause, size_t fitted,
+                              const double *values, const double *bound, const char *evidence);
+/* The right values times k. */
+bool ls_search_propose_scaled(ls_search *search, ls_cause cause, double k, size_t fitted,
+                              const char *evidence);
+/* The candidate divided by other values, by least squares; 0: they are all 0. */
+double ls_search_ratio(const ls_search *search, const double *to);
 /* What the right tensor times k is called. Reduced twice (k = 2, 3, ...) or averaged (1/2, 1/3,
  * ...) need ranks or micro-batches: a layout, the candidate's or the golden run's, that has as
  * many; or, where the candidate states none, addends that are the candidate's own and right, so
@@ -102,9 +119,28 @@ ls_status ls_search_need_inputs(ls_search *search, int node, ls_change *change,
 ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_change *change,
                         const char *evidence) LS_MUST_USE;
 
-/* ... with nothing changed but the variant. */
+/* ... with nothing changed but the variant; with numbers in it that were fitted; with another
+ * batch. */
 ls_status ls_search_try_variant(ls_search *search, ls_cause cause, unsigned kinds,
                                 const ls_variant *variant, const char *evidence) LS_MUST_USE;
+ls_status ls_search_try_fitted(ls_search *search, ls_cause cause, unsigned kinds,
+                               const ls_variant *variant, size_t fitted,
+                               const char *evidence) LS_MUST_USE;
+ls_status ls_search_try_batch(ls_search *search, ls_cause cause, unsigned kinds,
+                              const ls_variant *variant, const ls_batch *batch,
+                              const char *evidence) LS_MUST_USE;
+
+/* A formula in the place of the right one, and all of a table of such. */
+typedef struct ls_form {
+    ls_cause cause;
+    unsigned kinds;
+    ls_variant variant;
+    const char *text;
+} ls_form;
+ls_status ls_search_try_forms(ls_search *search, const ls_form *forms, size_t count) LS_MUST_USE;
+#define LS_TRY_FORMS(search, forms)                                                                \
+    LS_TRY(ls_search_try_forms(search, forms, sizeof(forms) / sizeof *(forms)))
+
 /* Whether a hypothesis about these kinds can matter at all. */
 bool ls_search_can_concern(const ls_search *search, unsigned kinds);
 

@@ -87,6 +87,36 @@ bool ls_search_propose(ls_search *search, ls_cause cause, const double *values, 
     return true;
 }
 
+bool ls_search_propose_fitted(ls_search *search, ls_cause cause, size_t fitted,
+                              const double *values, const double *bound, const char *evidence)
+{
+    search->fitted = fitted;
+    const bool fits = ls_search_propose(search, cause, values, bound, evidence);
+    search->fitted = 0;
+    return fits;
+}
+
+bool ls_search_propose_scaled(ls_search *search, ls_cause cause, double k, size_t fitted,
+                              const char *evidence)
+{
+    for (size_t i = 0; i < search->n; i++) {
+        search->trial[i] = k * search->of->right[i];
+        search->trial_bound[i] = fmax(1, fabs(k)) * search->of->bound[i];
+    }
+    return ls_search_propose_fitted(search, cause, fitted, search->trial, search->trial_bound,
+                                    evidence);
+}
+
+double ls_search_ratio(const ls_search *search, const double *to)
+{
+    double along = 0, squares = 0;
+    for (size_t i = 0; i < search->n; i++) {
+        if ((search->held && !search->held[i]) || !isfinite(search->candidate[i])) continue;
+        along += search->candidate[i] * to[i], squares += to[i] * to[i];
+    }
+    return squares > 0 ? along / squares : 0;
+}
+
 /* Whether a layout has k of something that is summed over. */
 static bool has(const ls_layout *l, size_t k)
 {

@@ -187,16 +187,43 @@ exit:
     return status;
 }
 
-ls_status ls_search_try_variant(ls_search *search, ls_cause cause, unsigned kinds,
-                                const ls_variant *variant, const char *text)
+ls_status ls_search_try_batch(ls_search *search, ls_cause cause, unsigned kinds,
+                              const ls_variant *variant, const ls_batch *batch, const char *text)
 {
     ls_status status = LS_OK;
     ls_change change = {0};
+    if (search->fits[cause]) goto exit;
     LS_TRY(ls_change_begin(&change, &search->of->operands));
     change.variant = *variant;
+    if (batch) change.batch = *batch;
     LS_TRY(ls_search_try(search, cause, kinds, &change, text));
 exit:
     ls_change_end(&change);
+    return status;
+}
+
+ls_status ls_search_try_variant(ls_search *search, ls_cause cause, unsigned kinds,
+                                const ls_variant *variant, const char *text)
+{
+    return ls_search_try_batch(search, cause, kinds, variant, NULL, text);
+}
+
+ls_status ls_search_try_fitted(ls_search *search, ls_cause cause, unsigned kinds,
+                               const ls_variant *variant, size_t fitted, const char *text)
+{
+    search->fitted = fitted;
+    const ls_status status = ls_search_try_variant(search, cause, kinds, variant, text);
+    search->fitted = 0;
+    return status;
+}
+
+ls_status ls_search_try_forms(ls_search *search, const ls_form *forms, size_t count)
+{
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < count; i++)
+        LS_TRY(ls_search_try_variant(search, forms[i].cause, forms[i].kinds, &forms[i].variant,
+                                     forms[i].text));
+exit:
     return status;
 }
 

@@ -13,6 +13,10 @@
 bool ls_check_is_coarser(ls_dtype a, ls_dtype b);
 ls_dtype ls_check_coarser(ls_dtype a, ls_dtype b);
 
+/* A tensor of the candidate / of the golden directory in binary64; the caller frees it. */
+ls_status ls_check_widen(double **ret_values, ls_dtype dtype, const void *values,
+                         size_t count) LS_MUST_USE;
+
 /* value rounded to nearest, ties to even, in a format; beyond its range: infinity. In place. */
 void ls_check_round(ls_dtype format, double *values, size_t count);
 
@@ -96,6 +100,9 @@ const int *ls_check_inputs(const struct ls_check *check, int node, size_t *ret_c
 /* Parameters that a node reads: those before the step. */
 const int *ls_check_reads(const struct ls_check *check, int node, size_t *ret_count);
 
+/* The embedding whose rows a parameter's gradient adds up; -1: none. */
+int ls_check_embedding_of(const ls_graph *graph, const ls_graph_node *gradient);
+
 /* Whether the golden directory lets this node be computed again: not one that it was given. */
 bool ls_check_has_operation(const struct ls_check *check, const ls_check_place *place);
 
@@ -157,10 +164,6 @@ typedef struct ls_check_operands {
 ls_status ls_check_load(ls_check_operands *ret_loaded, const struct ls_check *check,
                         const ls_check_place *place, bool fill, bool everything) LS_MUST_USE;
 void ls_check_unload(ls_check_operands *loaded);
-
-/* A tensor of the candidate / of the golden directory in binary64; the caller frees it. */
-ls_status ls_check_widen(double **ret_values, ls_dtype dtype, const void *values,
-                         size_t count) LS_MUST_USE;
 
 /* ---- check_distance.c ---- */
 
