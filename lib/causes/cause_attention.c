@@ -9,42 +9,27 @@
 #include "causes/cause_attention.h"
 
 #define PADDING_SEEN                                                                               \
-    {                                                                                              \
-        LS_CAUSE_ATTENTION_SET, LS_SCORES, {.mask_padding = true}, "padded tokens are seen"        \
-    }
+    LS_FORM(ATTENTION_SET, LS_SCORES, "padded tokens are seen", .mask_padding = true)
 
 static const ls_form causal_masks[] = {
-    {LS_CAUSE_CAUSAL_MASK,
-     LS_SCORES,
-     {.mask = LS_MASK_SHIFTED, .mask_shift = 1},
-     "token i sees tokens up to i + 1"},
-    {LS_CAUSE_CAUSAL_MASK,
-     LS_SCORES,
-     {.mask = LS_MASK_SHIFTED, .mask_shift = -1},
-     "token i sees tokens up to i - 1, the first none (zeros)"},
-    {LS_CAUSE_CAUSAL_MASK,
-     LS_SCORES,
-     {.mask = LS_MASK_SHIFTED, .mask_shift = -1, .mask_even = true},
-     "token i sees tokens up to i - 1, the first all alike"},
-    {LS_CAUSE_CAUSAL_MASK,
-     LS_SCORES,
-     {.mask = LS_MASK_ABSENT},
-     "every token sees every token: there is no mask"},
-    {LS_CAUSE_CAUSAL_MASK,
-     LS_SCORES,
-     {.mask = LS_MASK_REVERSED},
-     "token i sees tokens from i on: the mask is transposed"},
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "token i sees tokens up to i + 1", .mask = LS_MASK_SHIFTED,
+            .mask_shift = 1),
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "token i sees tokens up to i - 1, the first none (zeros)",
+            .mask = LS_MASK_SHIFTED, .mask_shift = -1),
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "token i sees tokens up to i - 1, the first all alike",
+            .mask = LS_MASK_SHIFTED, .mask_shift = -1, .mask_even = true),
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "every token sees every token: there is no mask",
+            .mask = LS_MASK_ABSENT),
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "token i sees tokens from i on: the mask is transposed",
+            .mask = LS_MASK_REVERSED),
     PADDING_SEEN,
-    {LS_CAUSE_CAUSAL_MASK,
-     LS_SCORES,
-     {.mask = LS_MASK_ABSENT, .mask_padding = true},
-     "there is no mask, neither causal nor of padding"}};
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "there is no mask, neither causal nor of padding",
+            .mask = LS_MASK_ABSENT, .mask_padding = true)};
 
-static const ls_form other_masks[] = {{LS_CAUSE_CAUSAL_MASK,
-                                       LS_SCORES,
-                                       {.mask = LS_MASK_CAUSAL},
-                                       "token i sees tokens up to i, though it should see all"},
-                                      PADDING_SEEN};
+static const ls_form other_masks[] = {
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "token i sees tokens up to i, though it should see all",
+            .mask = LS_MASK_CAUSAL),
+    PADDING_SEEN};
 
 static ls_status try_mask(ls_search *search)
 {
@@ -211,14 +196,13 @@ static ls_status try_scores(ls_search *search)
 {
     ls_status status = LS_OK;
     static const ls_form forms[] = {
-        {LS_CAUSE_POSITION_BIAS,
-         LS_SCORES,
-         {.alibi = true},
-         "scores less 2^(-8 (h + 1) / heads) (i - j), as of ALiBi, which this model does not use"},
-        {LS_CAUSE_LOST_TERM,
-         LS_HEADS_BACK,
-         {.lost_term = LS_TERM_SOFTMAX_MEAN},
-         "the softmax's gradient is P dP, without - P (sum of P dP over the row)"}};
+        LS_FORM(POSITION_BIAS, LS_SCORES,
+                "scores less 2^(-8 (h + 1) / heads) (i - j), as of ALiBi, which this model does "
+                "not use",
+                .alibi = true),
+        LS_FORM(LOST_TERM, LS_HEADS_BACK,
+                "the softmax's gradient is P dP, without - P (sum of P dP over the row)",
+                .lost_term = LS_TERM_SOFTMAX_MEAN)};
     char text[LS_EVIDENCE];
     LS_TRY_FORMS(search, forms);
     if (search->config->kv_heads < search->config->heads && search->config->kv_heads > 1) {

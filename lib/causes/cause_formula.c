@@ -118,18 +118,13 @@ exit:
 /* ---- positions ---- */
 
 static const ls_form turns[] = {
-    {LS_CAUSE_POSITIONS,
-     KIND(LINEAR_TURNED),
-     {.adjacent_pairs = true},
-     "features 2i and 2i + 1 of a head are turned as a pair, not i and i + half"},
-    {LS_CAUSE_POSITIONS,
-     KIND(LINEAR_TURNED),
-     {.unturned = true},
-     "queries and keys are not turned by position"},
-    {LS_CAUSE_POSITIONS,
-     KIND(LINEAR_TURNED),
-     {.turned_back = true},
-     "queries and keys are turned the other way"}};
+    LS_FORM(POSITIONS, KIND(LINEAR_TURNED),
+            "features 2i and 2i + 1 of a head are turned as a pair, not i and i + half",
+            .adjacent_pairs = true),
+    LS_FORM(POSITIONS, KIND(LINEAR_TURNED), "queries and keys are not turned by position",
+            .unturned = true),
+    LS_FORM(POSITIONS, KIND(LINEAR_TURNED), "queries and keys are turned the other way",
+            .turned_back = true)};
 
 static ls_status try_positions(ls_search *search)
 {

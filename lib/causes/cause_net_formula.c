@@ -13,35 +13,28 @@ enum {
 };
 
 static const ls_form layers[] = {
-    {LS_CAUSE_POOLING,
-     MEANS,
-     {.pool_summed = true},
-     "the sum of the pixels, not divided by their number"},
-    {LS_CAUSE_POOLING,
-     POOLS,
-     {.pad_counts = true},
-     "the mean of a window counts padding where it should not, or does not where it should"},
-    {LS_CAUSE_POOLING,
-     POOLS,
-     {.last_of_ties = true},
-     "of equal pixels the last one is the largest, not the first"},
-    {LS_CAUSE_PADDED_SIDE,
-     CONVS | POOLS,
-     {.padded_behind = true},
-     "windows are padded on the other side: as little before the image as they should be after "
-     "it"},
-    {LS_CAUSE_ASSIGNED,
-     NET_KIND(MAX_POOL),
-     {.assigned = true},
-     "a pixel that is the largest of several windows has the last one's gradient, not their sum"},
-    {LS_CAUSE_RESPONSE_ALPHA,
-     NET_KIND(RESPONSE_NORM),
-     {.alpha_over_span = true},
-     "alpha is divided by the span of channels"},
-    {LS_CAUSE_KERNEL_FLIPPED,
-     CONVS,
-     {.flipped = true},
-     "kernels are turned by half a turn: a convolution, where networks have a cross-correlation"}};
+    LS_FORM(POOLING, MEANS, "the sum of the pixels, not divided by their number",
+            .pool_summed = true),
+    LS_FORM(POOLING, POOLS,
+            "the mean of a window counts padding where it should not, or does not where it should",
+            .pad_counts = true),
+    LS_FORM(POOLING, POOLS, "of equal pixels the last one is the largest, not the first",
+            .last_of_ties = true),
+    LS_FORM(
+        PADDED_SIDE, CONVS | POOLS,
+        "windows are padded on the other side: as little before the image as they should be after "
+        "it",
+        .padded_behind = true),
+    LS_FORM(
+        ASSIGNED, NET_KIND(MAX_POOL),
+        "a pixel that is the largest of several windows has the last one's gradient, not their sum",
+        .assigned = true),
+    LS_FORM(RESPONSE_ALPHA, NET_KIND(RESPONSE_NORM), "alpha is divided by the span of channels",
+            .alpha_over_span = true),
+    LS_FORM(
+        KERNEL_FLIPPED, CONVS,
+        "kernels are turned by half a turn: a convolution, where networks have a cross-correlation",
+        .flipped = true)};
 
 /* ---- weights in another arrangement ---- */
 

@@ -127,24 +127,17 @@ static ls_status try_running(ls_search *search)
     ls_status status = LS_OK;
     const double *before = search->of->operands.params[search->node->params[0]];
     static const ls_form rules[] = {
-        {LS_CAUSE_RUNNING,
-         NET_KIND(RUNNING),
-         {.biased_running = true},
-         "the variance is that over N values, not N - 1"},
-        {LS_CAUSE_RUNNING,
-         NET_KIND(RUNNING),
-         {.momentum_turned = true},
-         "the two factors of momentum have changed places"},
-        {LS_CAUSE_RUNNING,
-         NET_KIND(RUNNING),
-         {.momentum_turned = true, .biased_running = true},
-         "the two factors of momentum have changed places, and the variance is that over N values"},
-        {LS_CAUSE_RUNNING, NET_KIND(RUNNING), {.running_times = 2}, "moved twice in one step"},
-        {LS_CAUSE_RUNNING,
-         NET_KIND(RUNNING),
-         {.running_times = 3},
-         "moved three times in one step"},
-        {LS_CAUSE_RUNNING, NET_KIND(RUNNING), {.running_times = 4}, "moved four times in one step"},
+        LS_FORM(RUNNING, NET_KIND(RUNNING), "the variance is that over N values, not N - 1",
+                .biased_running = true),
+        LS_FORM(RUNNING, NET_KIND(RUNNING), "the two factors of momentum have changed places",
+                .momentum_turned = true),
+        LS_FORM(RUNNING, NET_KIND(RUNNING),
+                "the two factors of momentum have changed places, and the variance is that over N "
+                "values",
+                .momentum_turned = true, .biased_running = true),
+        LS_FORM(RUNNING, NET_KIND(RUNNING), "moved twice in one step", .running_times = 2),
+        LS_FORM(RUNNING, NET_KIND(RUNNING), "moved three times in one step", .running_times = 3),
+        LS_FORM(RUNNING, NET_KIND(RUNNING), "moved four times in one step", .running_times = 4),
     };
     if (search->node->make != LS_MAKE_RUNNING) goto exit;
     if (before)

@@ -236,18 +236,11 @@ exit:
 }
 
 static const ls_form roundings[] = {
-    {LS_CAUSE_ROTARY,
-     TURNED,
-     {.rope_rounding = LS_ROPE_TABLES},
-     "cosines and sines of the rotary angles are rounded to bf16"},
-    {LS_CAUSE_ROTARY,
-     TURNED,
-     {.rope_rounding = LS_ROPE_ANGLES},
-     "rotary angles are rounded to bf16"},
-    {LS_CAUSE_ROTARY,
-     TURNED,
-     {.rope_rounding = LS_ROPE_FREQUENCIES},
-     "the inverse frequencies of rotary angles are rounded to bf16"}};
+    LS_FORM(ROTARY, TURNED, "cosines and sines of the rotary angles are rounded to bf16",
+            .rope_rounding = LS_ROPE_TABLES),
+    LS_FORM(ROTARY, TURNED, "rotary angles are rounded to bf16", .rope_rounding = LS_ROPE_ANGLES),
+    LS_FORM(ROTARY, TURNED, "the inverse frequencies of rotary angles are rounded to bf16",
+            .rope_rounding = LS_ROPE_FREQUENCIES)};
 
 ls_status ls_cause_rotary(ls_search *search)
 {

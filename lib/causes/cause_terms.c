@@ -18,28 +18,19 @@ static ls_status try_norm(ls_search *search)
 {
     ls_status status = LS_OK;
     const bool layer = search->config->norm == LS_LAYER_NORM;
-    const ls_form forms[] = {{LS_CAUSE_NORM_FORM,
-                              KIND(NORM),
-                              {.centred_flipped = true},
-                              layer
-                                  ? "the mean is not subtracted: RMSNorm in the place of LayerNorm"
-                                  : "the mean is subtracted: LayerNorm in the place of RMSNorm"},
-                             {LS_CAUSE_NORM_FORM,
-                              KIND(NORM),
-                              {.weight_plus_one = true},
-                              "the normalized values are multiplied by 1 + w"},
-                             {LS_CAUSE_NORM_FORM,
-                              KIND(NORM),
-                              {.unweighted = true},
-                              "the normalized values are not multiplied by w"},
-                             {LS_CAUSE_LOST_TERM,
-                              KIND(NORM),
-                              {.lost_term = LS_TERM_NORM_ALONG},
-                              "the norm's gradient lacks its term - xhat mean(g xhat)"},
-                             {LS_CAUSE_LOST_TERM,
-                              KIND(NORM),
-                              {.lost_term = LS_TERM_NORM_MEAN},
-                              "the norm's gradient lacks its term - mean(g)"}};
+    const ls_form forms[] = {
+        LS_FORM(NORM_FORM, KIND(NORM),
+                layer ? "the mean is not subtracted: RMSNorm in the place of LayerNorm"
+                      : "the mean is subtracted: LayerNorm in the place of RMSNorm",
+                .centred_flipped = true),
+        LS_FORM(NORM_FORM, KIND(NORM), "the normalized values are multiplied by 1 + w",
+                .weight_plus_one = true),
+        LS_FORM(NORM_FORM, KIND(NORM), "the normalized values are not multiplied by w",
+                .unweighted = true),
+        LS_FORM(LOST_TERM, KIND(NORM), "the norm's gradient lacks its term - xhat mean(g xhat)",
+                .lost_term = LS_TERM_NORM_ALONG),
+        LS_FORM(LOST_TERM, KIND(NORM), "the norm's gradient lacks its term - mean(g)",
+                .lost_term = LS_TERM_NORM_MEAN)};
     LS_TRY_FORMS(search, forms);
 exit:
     return status;
@@ -85,15 +76,14 @@ static ls_status try_written(ls_search *search)
 {
     ls_status status = LS_OK;
     static const ls_form forms[] = {
-        {LS_CAUSE_ASSIGNED,
-         KIND(EMBEDDING),
-         {.row_written = LS_ROW_LAST},
-         "a row that several tokens took has the last one's part only: rows are written by = where "
-         "+= should be"},
-        {LS_CAUSE_ASSIGNED,
-         KIND(EMBEDDING),
-         {.row_written = LS_ROW_FIRST},
-         "a row that several tokens took has the first one's part only"}};
+        LS_FORM(ASSIGNED, KIND(EMBEDDING),
+                "a row that several tokens took has the last one's part only: rows are written by "
+                "= where "
+                "+= should be",
+                .row_written = LS_ROW_LAST),
+        LS_FORM(ASSIGNED, KIND(EMBEDDING),
+                "a row that several tokens took has the first one's part only",
+                .row_written = LS_ROW_FIRST)};
     if (search->node->make == LS_MAKE_PARAM_GRADIENT || !search->of->own_inputs)
         LS_TRY_FORMS(search, forms);
 exit:

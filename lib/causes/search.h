@@ -137,6 +137,11 @@ typedef struct ls_form {
     ls_variant variant;
     const char *text;
 } ls_form;
+/* One row of a table: cause without LS_CAUSE_, kinds, text, members of the variant. */
+#define LS_FORM(cause, kinds, text, ...)                                                           \
+    {                                                                                              \
+        LS_CAUSE_##cause, kinds, {__VA_ARGS__}, text                                               \
+    }
 ls_status ls_search_try_forms(ls_search *search, const ls_form *forms, size_t count) LS_MUST_USE;
 #define LS_TRY_FORMS(search, forms)                                                                \
     LS_TRY(ls_search_try_forms(search, forms, sizeof(forms) / sizeof *(forms)))
