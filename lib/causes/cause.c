@@ -1,4 +1,4 @@
-/* cause.c - the mistakes' names, and the search: which hypothesis explains a tensor. */
+/* cause.c - which hypothesis explains a tensor. */
 #include "causes/cause.h"
 
 #include <math.h>
@@ -6,252 +6,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
-/* Rank: the lower, the more specific. Where several explain a tensor the lowest is named. */
-static const struct {
-    const char *key, *text;
-    int rank;
-} causes[LS_CAUSES] = {
-    [LS_CAUSE_NONE] = {"none", "no known cause", 99},
-    [LS_CAUSE_BIAS_PER_RANK] = {"bias-per-rank", "bias added once per rank", 4},
-    [LS_CAUSE_BIAS_MISSING] = {"bias-missing", "bias not added", 5},
-    [LS_CAUSE_NOT_REDUCED] = {"not-reduced", "partial sums not reduced", 8},
-    [LS_CAUSE_REDUCED_TWICE] = {"reduced-twice", "reduced twice", 21},
-    [LS_CAUSE_AVERAGED] = {"averaged", "averaged instead of summed", 22},
-    [LS_CAUSE_REPLICATED_GRADIENT] = {"replicated-gradient",
-                                      "gradient of a replicated parameter not reduced", 7},
-    [LS_CAUSE_TIED_ONE_SIDE] = {"tied-one-side", "tied embedding reduced on one side only", 6},
-    [LS_CAUSE_SHARD_ORDER] = {"shard-order", "shards in the wrong order", 18},
-    [LS_CAUSE_INTERLEAVED] = {"interleaved", "gate and up, or q, k and v, interleaved differently",
-                              16},
-    [LS_CAUSE_TRANSPOSED] = {"transposed", "transposed", 17},
-    [LS_CAUSE_CAUSAL_MASK] = {"causal-mask", "causal mask off by one or absent", 12},
-    [LS_CAUSE_TARGET_SHIFT] = {"target-shift", "targets shifted twice, or not at all", 10},
-    [LS_CAUSE_PADDED_VOCABULARY] = {"padded-vocabulary", "padded vocabulary inside the softmax",
-                                    11},
-    [LS_CAUSE_SCORE_SCALE] = {"score-scale", "another scale of the attention scores", 13},
-    [LS_CAUSE_GELU_VARIANT] = {"gelu-variant", "another activation function", 14},
-    [LS_CAUSE_NORM_EPSILON] = {"norm-epsilon", "another epsilon in a norm", 15},
-    [LS_CAUSE_MEAN_OF_MEANS] = {"mean-of-means", "mean of micro-batch or rank means", 9},
-    [LS_CAUSE_CLIPPING_PER_RANK] = {"clipping-per-rank", "norm clipping per rank", 3},
-    [LS_CAUSE_REPLICAS_COUNTED] = {"replicas-counted",
-                                   "the norm counts replicated parameters once per rank", 2},
-    [LS_CAUSE_UPDATE_TWICE] = {"update-twice", "update applied twice", 1},
-    [LS_CAUSE_DROPOUT_MASK] = {"dropout-mask", "another dropout mask", 20},
-    [LS_CAUSE_TARGET_COUNT] = {"target-count", "loss divided by another number than the targets'",
-                               9},
-    [LS_CAUSE_NOT_CLIPPED] = {"not-clipped", "gradients not scaled to the largest norm", 3},
-    [LS_CAUSE_CLIPPING_EPSILON] = {"clipping-epsilon", "an epsilon added to the norm in clipping",
-                                   4},
-    [LS_CAUSE_CLIPPED_BY_VALUE] = {"clipped-by-value", "clipped element by element", 2},
-    [LS_CAUSE_CLIPPED_ELSEWHERE] = {"clipped-elsewhere", "gradients clipped to another norm", 5},
-    [LS_CAUSE_NEVER_COMPUTED] = {"never-computed", "gradient never computed", 0},
-    [LS_CAUSE_FACTOR] = {"factor", "a plain factor", 23},
-    [LS_CAUSE_OPTIMIZER_VARIANT] = {"optimizer-variant", "another formula of the optimizer's step",
-                                    4},
-    [LS_CAUSE_VARIANCE_UNBIASED] = {"variance-unbiased", "variance divided by D - 1", 14},
-    [LS_CAUSE_RESIDUAL] = {"residual", "residual connection taken elsewhere or left out", 6},
-    [LS_CAUSE_HALO] = {"halo-off-by-one", "halo off by one", 4},
-    [LS_CAUSE_HALO_CORNER] = {"halo-corner-missing", "halo corner missing", 2},
-    [LS_CAUSE_HALO_MISSING] = {"halo-missing", "halo missing", 3},
-    [LS_CAUSE_DY_HALO] = {"dy-halo-missing", "dy halo missing", 3},
-    [LS_CAUSE_LOCAL_STATISTICS] = {"local-statistics", "local batch-norm statistics", 5},
-    [LS_CAUSE_AVERAGED_STATISTICS] = {"averaged-statistics",
-                                      "batch-norm statistics averaged with unequal counts", 6},
-    [LS_CAUSE_WEIGHT_GRADIENT] = {"weight-gradient-not-reduced", "weight gradient not reduced", 7},
-    [LS_CAUSE_RUNNING] = {"running-statistics", "running statistics moved by another rule", 8},
-    [LS_CAUSE_POOLING] = {"pooling", "another token, divisor or maximum in pooling", 9},
-    [LS_CAUSE_KERNEL_FLIPPED] = {"kernel-flipped", "kernels turned by half a turn", 9},
-    [LS_CAUSE_POSITIONS] = {"positions",
-                            "positions that begin again or elsewhere, or rotary pairs otherwise",
-                            18},
-    [LS_CAUSE_PADDED_SIDE] = {"padded-side", "windows padded on the other side", 9},
-    [LS_CAUSE_RESPONSE_ALPHA] = {"response-alpha", "response norm's alpha divided by its span", 9},
-    [LS_CAUSE_ROTARY] = {"rotary-angles", "rotary angles by another rule", 19},
-    [LS_CAUSE_ATTENTION_SET] = {"attention-set", "attention sees another set of keys", 13},
-    [LS_CAUSE_TARGET_SET] = {"target-set", "targets lost, or counted though ignored", 10},
-    [LS_CAUSE_NORM_FORM] = {"norm-form", "a norm with another mean or weight", 14},
-    [LS_CAUSE_LOST_TERM] = {"lost-term", "a term of a gradient left out", 14},
-    [LS_CAUSE_ASSIGNED] = {"assigned", "gradient assigned where it should be added", 9},
-    [LS_CAUSE_WRONG_PARAM] = {"wrong-parameter", "another parameter, or another rank's shard", 15},
-    [LS_CAUSE_LOCAL_MAXIMUM] = {"local-maximum", "a vocabulary shard's own maximum in the softmax",
-                                11},
-    [LS_CAUSE_POSITION_BIAS] = {"position-bias", "scores biased by distance", 13},
-    [LS_CAUSE_OTHER_SEQUENCE] = {"other-sequence", "queries, keys or values of another sequence",
-                                 16},
-    [LS_CAUSE_CORRUPTED_ROW] = {"corrupted-row", "one row wrong, all others right", 98},
-};
-
-const char *ls_cause_text(ls_cause cause)
-{
-    return cause >= 0 && cause < LS_CAUSES ? causes[cause].text : "?";
-}
-
-const char *ls_cause_key(ls_cause cause)
-{
-    return cause >= 0 && cause < LS_CAUSES ? causes[cause].key : "?";
-}
-
-/* ---- the search ---- */
-
-void ls_search_take(ls_search *search, ls_cause cause, const char *evidence, double left,
-                    double bound)
-{
-    const bool first = !search->fits[cause];
-    search->fits[cause] = true;
-    if (search->best.cause == cause && !first) return;
-    if (search->best.cause != LS_CAUSE_NONE &&
-        causes[search->best.cause].rank <= causes[cause].rank)
-        return;
-    search->best.cause = cause;
-    char ending[80];
-    snprintf(ending, sizeof ending, "; leaves at most %.2g (bound %.2g)", left, bound);
-    const size_t room = sizeof search->best.evidence - strlen(ending) - strlen(search->whose);
-    snprintf(search->best.evidence, sizeof search->best.evidence, "%s%.*s%s", search->whose,
-             (int)room - 1, evidence, ending);
-}
-
-/* Of what every reader sends back. */
-static double work_of_gradient(const ls_graph *graph, const ls_graph_node *node, double n)
-{
-    const double S = (double)graph->S, tokens = (double)graph->B * S;
-    double work = 8 * n;
-    for (int r = node->of + 1; r < (int)graph->count; r++) {
-        const ls_graph_node *reader = &graph->nodes[r];
-        if (reader->phase != LS_GRAPH_FORWARD) break;
-        if (ls_graph_back_slot(reader, node->of) < 0) continue;
-        const double made = (double)ls_graph_elements(graph, r) / tokens;
-        const bool attention =
-            reader->make == LS_MAKE_PROBABILITIES || reader->make == LS_MAKE_HEADS;
-        const bool product = reader->make == LS_MAKE_LINEAR || reader->make == LS_MAKE_LOGITS ||
-                             reader->make == LS_MAKE_LINEAR_TURNED ||
-                             reader->make == LS_MAKE_POOLED;
-        work += attention ? 4 * tokens * S * (double)graph->table->config.d_model
-                : product ? n * made
-                          : 8 * n;
-    }
-    return work;
-}
-
-/* Multiplications of one evaluation, roughly. */
-static double work_of(const ls_graph *graph, int place)
-{
-    const ls_graph_node *node = &graph->nodes[place];
-    const ls_config *config = &graph->table->config;
-    if (config->kind == LS_MODEL_NET) return ls_net_work_of(graph, place);
-    const double n = (double)ls_graph_elements(graph, place), S = (double)graph->S;
-    const double D = (double)config->d_model, tokens = (double)graph->B * S;
-    switch (node->make) {
-    case LS_MAKE_LINEAR:
-    case LS_MAKE_LINEAR_TURNED:
-    case LS_MAKE_LOGITS:
-    case LS_MAKE_POOLED:
-        return n * (double)ls_graph_elements(graph, node->inputs[0]) / tokens;
-    case LS_MAKE_PROBABILITIES:
-    case LS_MAKE_HEADS:
-        return 2 * tokens * S * D;
-    case LS_MAKE_PARAM_GRADIENT:
-        return n * tokens;
-    case LS_MAKE_GRADIENT:
-        return work_of_gradient(graph, node, n);
-    default:
-        return 8 * n;
-    }
-}
-
-ls_status ls_search_compute(ls_search *search, int node, const ls_operands *operands,
-                            double *values, double *bound, bool *ret_done)
-{
-    const double work = work_of(search->graph, node);
-    *ret_done = work <= search->work;
-    if (!*ret_done) {
-        search->cut_short = true;
-        return LS_OK;
-    }
-    search->work -= work;
-    return ls_operation_evaluate(operands, node, search->of->precision, values, bound);
-}
-
-ls_status ls_search_evaluate(ls_search *search, ls_cause cause, const ls_operands *operands,
-                             const char *evidence)
-{
-    ls_status status = LS_OK;
-    bool done;
-    LS_TRY(ls_search_compute(search, search->of->node, operands, search->trial, search->trial_bound,
-                             &done));
-    if (done) ls_search_propose(search, cause, search->trial, search->trial_bound, evidence);
-exit:
-    return status;
-}
-
-const char *ls_search_size(const ls_search *search, size_t k, char text[64])
-{
-    const ls_layout *l =
-        search->of->whole && search->of->whole->has_layout ? &search->of->whole->layout : NULL;
-    text[0] = 0;
-    if (!l || k < 2) return text;
-    const struct {
-        size_t size;
-        const char *name;
-    } axes[] = {{(size_t)l->tp, "tp"},
-                {(size_t)l->channels, "channel"},
-                {(size_t)l->down * (size_t)l->across, "spatial"},
-                {(size_t)l->dp, "dp"},
-                {(size_t)l->pp, "pp"},
-                {(size_t)l->micro_batches, "micro-batches"},
-                {(size_t)l->dp * (size_t)l->micro_batches, "dp x micro-batches"},
-                {(size_t)l->dp * (size_t)l->tp, "dp x tp"}};
-    size_t length = 0;
-    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
-        if (axes[i].size != k || length > 40) continue;
-        const int more =
-            snprintf(text + length, 64 - length, "%s%s", length ? " or " : " = ", axes[i].name);
-        length += (size_t)more;
-        if (i == 5 && length) break; /* a product with 1 is no news */
-    }
-    return text;
-}
-
-bool ls_search_concerns(const ls_search *search, unsigned kinds)
-{
-    const ls_graph_node *node = search->node;
-    if (kinds >> node->make & 1) return true;
-    for (size_t r = 0; r < search->graph->count; r++) {
-        const ls_graph_node *reader = &search->graph->nodes[r];
-        if (reader->phase != LS_GRAPH_FORWARD) break;
-        if (!(kinds >> reader->make & 1)) continue;
-        if (node->make == LS_MAKE_GRADIENT && ls_graph_back_slot(reader, node->of) >= 0)
-            return true;
-        if (node->make == LS_MAKE_PARAM_GRADIENT && (node->of < 0 || node->of == (int)r) &&
-            ls_graph_param_slot(reader, node->params[0]) >= 0)
-            return true;
-    }
-    return false;
-}
+enum { TRANSFORMER = 1, NET = 2 };
 
 /* What looks at the node itself first: what looks before it may use up the work. */
-static ls_cause_family *const families[] = {
-    ls_cause_norms,       ls_cause_clips,       ls_cause_two_updates, ls_cause_sums,
-    ls_cause_uses,        ls_cause_factors,     ls_cause_batch,       ls_cause_formulas,
-    ls_cause_interleaved, ls_cause_arrangement, ls_cause_dropout,     ls_cause_replicas,
-    ls_cause_residuals,   ls_cause_every_sum,   ls_cause_updates};
-
-static ls_cause_family *const net_families[] = {
-    ls_cause_norms,          ls_cause_clips,       ls_cause_two_updates, ls_cause_net_halo,
-    ls_cause_net_statistics, ls_cause_uses,        ls_cause_factors,     ls_cause_net_sums,
-    ls_cause_batch,          ls_cause_net_formula, ls_cause_dropout,     ls_cause_replicas,
-    ls_cause_updates};
+static const struct {
+    ls_cause_family *try;
+    int models;
+} families[] = {{ls_cause_norms, TRANSFORMER | NET},
+                {ls_cause_clips, TRANSFORMER | NET},
+                {ls_cause_two_updates, TRANSFORMER | NET},
+                {ls_cause_net_halo, NET},
+                {ls_cause_net_statistics, NET},
+                {ls_cause_sums, TRANSFORMER},
+                {ls_cause_uses, TRANSFORMER | NET},
+                {ls_cause_factors, TRANSFORMER | NET},
+                {ls_cause_net_sums, NET},
+                {ls_cause_batch, TRANSFORMER | NET},
+                {ls_cause_net_formula, NET},
+                {ls_cause_target_shift, TRANSFORMER},
+                {ls_cause_attention, TRANSFORMER},
+                {ls_cause_formulas, TRANSFORMER},
+                {ls_cause_rotary, TRANSFORMER},
+                {ls_cause_targets, TRANSFORMER},
+                {ls_cause_terms, TRANSFORMER},
+                {ls_cause_interleaved, TRANSFORMER},
+                {ls_cause_arrangement, TRANSFORMER},
+                {ls_cause_pairing, TRANSFORMER},
+                {ls_cause_dropout, TRANSFORMER | NET},
+                {ls_cause_replicas, TRANSFORMER | NET},
+                {ls_cause_residuals, TRANSFORMER},
+                {ls_cause_every_sum, TRANSFORMER},
+                {ls_cause_updates, TRANSFORMER | NET}};
 
 static ls_status try_all(ls_search *search)
 {
     ls_status status = LS_OK;
-    if (search->config->kind == LS_MODEL_NET) {
-        for (size_t i = 0; i < sizeof net_families / sizeof *net_families; i++)
-            LS_TRY(net_families[i](search));
-        goto exit;
-    }
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) LS_TRY(families[i](search));
+    const int model = search->config->kind == LS_MODEL_NET ? NET : TRANSFORMER;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (families[i].models & model) LS_TRY(families[i].try(search));
 exit:
     return status;
 }
@@ -311,8 +105,7 @@ exit:
 static size_t count_wrong(const ls_search *search)
 {
     size_t wrong = 0;
-    for (size_t i = 0; i < search->n; i++)
-        if (!(fabs(search->candidate[i] - search->of->right[i]) <= search->of->bound[i])) wrong++;
+    for (size_t i = 0; i < search->n; i++) wrong += ls_search_is_wrong(search, i);
     return wrong;
 }
 
@@ -348,7 +141,7 @@ static void weigh_one_number(ls_search *search, size_t wrong)
     for (int c = 1; c < LS_CAUSES && length < sizeof best->evidence; c++)
         if (search->fits[c])
             length += (size_t)snprintf(best->evidence + length, sizeof best->evidence - length,
-                                       " %s;", causes[c].text);
+                                       " %s;", ls_mistake_of((ls_cause)c)->sentence);
     if (length < sizeof best->evidence) best->evidence[length - 1] = 0;
     memset(search->fits, 0, sizeof search->fits);
 }
@@ -380,16 +173,7 @@ exit:
     return status;
 }
 
-/* Whether a cause needs several ranks or micro-batches. */
-static bool is_about_ranks(int cause)
-{
-    return cause == LS_CAUSE_REDUCED_TWICE || cause == LS_CAUSE_AVERAGED ||
-           cause == LS_CAUSE_NOT_REDUCED || cause == LS_CAUSE_BIAS_PER_RANK ||
-           cause == LS_CAUSE_REPLICATED_GRADIENT || cause == LS_CAUSE_MEAN_OF_MEANS ||
-           cause == LS_CAUSE_REPLICAS_COUNTED || cause == LS_CAUSE_CLIPPING_PER_RANK;
-}
-
-/* Whether the candidate, or else the golden run, says that there are such. */
+/* Whether the candidate, or else the golden run, has several ranks or micro-batches. */
 static bool states_ranks(const ls_case *of)
 {
     const ls_layout *stated = of->whole && of->whole->has_layout ? &of->whole->layout
@@ -432,7 +216,7 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
     LS_TRY(search_all(&search));
     for (int c = 1; c < LS_CAUSES; c++) {
         if (!search.fits[c] || c == (int)search.best.cause || c == LS_CAUSE_FACTOR) continue;
-        if (is_about_ranks(c) && !states_ranks(of)) continue;
+        if (ls_mistake_of((ls_cause)c)->needs_ranks && !states_ranks(of)) continue;
         if (search.best.also < LS_ALSO) search.best.others[search.best.also] = (ls_cause)c;
         search.best.also++;
     }

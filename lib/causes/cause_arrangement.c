@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "lockstep/partition/share.h"
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 /* ---- blocks of an axis of the result ---- */
 
@@ -73,9 +73,8 @@ static void try_blocks(ls_search *search, const axis *a, size_t count)
             search->trial[o * a->extent * a->inner + e] = search->of->right[r];
             search->trial_bound[o * a->extent * a->inner + e] = search->of->bound[r];
         }
-    search->fitted = count;
-    ls_search_propose(search, LS_CAUSE_SHARD_ORDER, search->trial, search->trial_bound, text);
-    search->fitted = 0;
+    ls_search_propose_fitted(search, LS_CAUSE_SHARD_ORDER, count, search->trial,
+                             search->trial_bound, text);
 }
 
 /* ---- the result read in another shape ---- */
@@ -437,7 +436,6 @@ ls_status ls_cause_arrangement(ls_search *search)
         if (is_linear(node) || node->make == LS_MAKE_EMBEDDING)
             LS_TRY(try_weight_order(search, node));
     }
-    LS_TRY(ls_cause_pairing(search));
 exit:
     return status;
 }

@@ -8,48 +8,36 @@
 
 #include "causes/cause_attention.h"
 
+#define PADDING_SEEN                                                                               \
+    LS_FORM(ATTENTION_SET, LS_SCORES, "padded tokens are seen", .mask_padding = true)
+
+static const ls_form causal_masks[] = {
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "token i sees tokens up to i + 1", .mask = LS_MASK_SHIFTED,
+            .mask_shift = 1),
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "token i sees tokens up to i - 1, the first none (zeros)",
+            .mask = LS_MASK_SHIFTED, .mask_shift = -1),
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "token i sees tokens up to i - 1, the first all alike",
+            .mask = LS_MASK_SHIFTED, .mask_shift = -1, .mask_even = true),
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "every token sees every token: there is no mask",
+            .mask = LS_MASK_ABSENT),
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "token i sees tokens from i on: the mask is transposed",
+            .mask = LS_MASK_REVERSED),
+    PADDING_SEEN,
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "there is no mask, neither causal nor of padding",
+            .mask = LS_MASK_ABSENT, .mask_padding = true)};
+
+static const ls_form other_masks[] = {
+    LS_FORM(CAUSAL_MASK, LS_SCORES, "token i sees tokens up to i, though it should see all",
+            .mask = LS_MASK_CAUSAL),
+    PADDING_SEEN};
+
 static ls_status try_mask(ls_search *search)
 {
     ls_status status = LS_OK;
-    const bool causal = search->config->causal;
-    static const struct {
-        ls_variant variant;
-        int of_causal; /* 1: of a causal model, 0: of another, 2: of any */
-        const char *text;
-        ls_cause cause;
-    } masks[] = {{{.mask = LS_MASK_SHIFTED, .mask_shift = 1},
-                  1,
-                  "token i sees tokens up to i + 1",
-                  LS_CAUSE_CAUSAL_MASK},
-                 {{.mask = LS_MASK_SHIFTED, .mask_shift = -1},
-                  1,
-                  "token i sees tokens up to i - 1, the first none (zeros)",
-                  LS_CAUSE_CAUSAL_MASK},
-                 {{.mask = LS_MASK_SHIFTED, .mask_shift = -1, .mask_even = true},
-                  1,
-                  "token i sees tokens up to i - 1, the first all alike",
-                  LS_CAUSE_CAUSAL_MASK},
-                 {{.mask = LS_MASK_ABSENT},
-                  1,
-                  "every token sees every token: there is no mask",
-                  LS_CAUSE_CAUSAL_MASK},
-                 {{.mask = LS_MASK_REVERSED},
-                  1,
-                  "token i sees tokens from i on: the mask is transposed",
-                  LS_CAUSE_CAUSAL_MASK},
-                 {{.mask = LS_MASK_CAUSAL},
-                  0,
-                  "token i sees tokens up to i, though it should see all",
-                  LS_CAUSE_CAUSAL_MASK},
-                 {{.mask_padding = true}, 2, "padded tokens are seen", LS_CAUSE_ATTENTION_SET},
-                 {{.mask = LS_MASK_ABSENT, .mask_padding = true},
-                  1,
-                  "there is no mask, neither causal nor of padding",
-                  LS_CAUSE_CAUSAL_MASK}};
-    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++)
-        if (masks[i].of_causal == 2 || (masks[i].of_causal == 1) == causal)
-            LS_TRY(ls_search_try_variant(search, masks[i].cause, LS_SCORES, &masks[i].variant,
-                                         masks[i].text));
+    if (search->config->causal)
+        LS_TRY_FORMS(search, causal_masks);
+    else
+        LS_TRY_FORMS(search, other_masks);
 exit:
     return status;
 }
@@ -138,10 +126,8 @@ static ls_status try_scale(ls_search *search)
     snprintf(text, sizeof text,
              "scores scaled by %.4g, not 1 / sqrt(head width) = %.6g: %.4g times the right ones",
              fitted, right, fitted / right);
-    search->fitted = 1;
-    LS_TRY(ls_search_try_variant(search, LS_CAUSE_SCORE_SCALE, LS_SCORES, &variant, text));
+    LS_TRY(ls_search_try_fitted(search, LS_CAUSE_SCORE_SCALE, LS_SCORES, &variant, 1, text));
 exit:
-    search->fitted = 0;
     return status;
 }
 
@@ -150,12 +136,11 @@ exit:
 /* Sequences of the candidate that are wrong; *ret_count of them, the first two in `which`. */
 static void wrong_sequences(const ls_search *search, size_t *ret_count, size_t which[2])
 {
-    const ls_case *of = search->of;
     const size_t B = search->graph->B, each = search->n / B;
     *ret_count = 0;
     for (size_t b = 0; b < B; b++)
         for (size_t i = b * each; i < (b + 1) * each; i++) {
-            if (fabs(search->candidate[i] - of->right[i]) <= of->bound[i]) continue;
+            if (!ls_search_is_wrong(search, i)) continue;
             if (*ret_count < 2) which[*ret_count] = b;
             ++*ret_count;
             break;
@@ -210,14 +195,16 @@ exit:
 static ls_status try_scores(ls_search *search)
 {
     ls_status status = LS_OK;
-    const ls_variant biased = {.alibi = true}, lost = {.lost_term = LS_TERM_SOFTMAX_MEAN};
+    static const ls_form forms[] = {
+        LS_FORM(POSITION_BIAS, LS_SCORES,
+                "scores less 2^(-8 (h + 1) / heads) (i - j), as of ALiBi, which this model does "
+                "not use",
+                .alibi = true),
+        LS_FORM(LOST_TERM, LS_HEADS_BACK,
+                "the softmax's gradient is P dP, without - P (sum of P dP over the row)",
+                .lost_term = LS_TERM_SOFTMAX_MEAN)};
     char text[LS_EVIDENCE];
-    LS_TRY(ls_search_try_variant(
-        search, LS_CAUSE_POSITION_BIAS, LS_SCORES, &biased,
-        "scores less 2^(-8 (h + 1) / heads) (i - j), as of ALiBi, which this model does not use"));
-    LS_TRY(ls_search_try_variant(
-        search, LS_CAUSE_LOST_TERM, LS_HEADS_BACK, &lost,
-        "the softmax's gradient is P dP, without - P (sum of P dP over the row)"));
+    LS_TRY_FORMS(search, forms);
     if (search->config->kv_heads < search->config->heads && search->config->kv_heads > 1) {
         const ls_variant modulo = {.kv_modulo = true};
         snprintf(text, sizeof text, "query head h uses key/value head h mod %zu, not h / %zu",

@@ -2,7 +2,7 @@
 #ifndef LS_CAUSES_CAUSE_ATTENTION_H
 #define LS_CAUSES_CAUSE_ATTENTION_H
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 enum {
     LS_HEADS_BACK = 1u << LS_MAKE_HEADS, /* only of variants that change nothing forward */

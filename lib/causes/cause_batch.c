@@ -5,91 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lockstep/partition/share.h"
-#include "causes/cause_parts.h"
-
-/* ---- how a batch may have been cut ---- */
-
-/* dp shares of B sequences, each in micro_batches. */
-static void add_cut(ls_cause_cut cuts[LS_CUTS], size_t *count, size_t B, size_t dp,
-                    size_t micro_batches, const char *name)
-{
-    if (*count == LS_CUTS || dp * micro_batches < 2 || dp * micro_batches > 64 ||
-        dp * micro_batches > B)
-        return;
-    ls_cause_cut *cut = &cuts[*count];
-    cut->count = 0;
-    for (size_t d = 0; d < dp; d++) {
-        const ls_share share = ls_share_of(B, dp, d);
-        for (size_t m = 0; m < micro_batches; m++)
-            cut->bounds[cut->count++] =
-                share.first + ls_share_of(share.count, micro_batches, m).first;
-    }
-    cut->bounds[cut->count] = B;
-    snprintf(cut->name, sizeof cut->name, "%s", name);
-    for (size_t i = 0; i < *count; i++)
-        if (cuts[i].count == cut->count &&
-            memcmp(cuts[i].bounds, cut->bounds, (cut->count + 1) * sizeof *cut->bounds) == 0)
-            return;
-    ++*count;
-}
-
-static void add_layout(ls_cause_cut cuts[LS_CUTS], size_t *count, size_t B, const ls_layout *l)
-{
-    const size_t dp = l->dp > 0 ? (size_t)l->dp : 1;
-    const size_t parts = l->micro_batches > 0 ? (size_t)l->micro_batches : 1;
-    if (parts > 1) add_cut(cuts, count, B, dp, parts, "micro-batch");
-    add_cut(cuts, count, B, dp, 1, "data-parallel rank");
-}
-
-const char *ls_search_elements(const ls_search *search)
-{
-    return search->config->kind == LS_MODEL_NET ? "images" : "sequences";
-}
-
-size_t ls_search_cuts(const ls_search *search, ls_cause_cut cuts[LS_CUTS])
-{
-    size_t count = 0;
-    const size_t B = search->graph->B;
-    const ls_case *of = search->of;
-    if (of->whole && of->whole->has_layout) add_layout(cuts, &count, B, &of->whole->layout);
-    if (of->golden) add_layout(cuts, &count, B, &of->golden->run.layout);
-    const bool net = search->config->kind == LS_MODEL_NET;
-    const char *run = net ? "run of images" : "run of sequences";
-    for (size_t n = 2; n <= 8 && n <= B; n++) add_cut(cuts, &count, B, n, 1, run);
-    add_cut(cuts, &count, B, B, 1, net ? "image" : "sequence");
-    return count;
-}
-
-/* Targets in sequences from .. to - 1. */
-static size_t targets_in(const ls_search *search, size_t from, size_t to)
-{
-    const ls_batch *batch = search->of->operands.batch;
-    size_t n = 0;
-    if (batch->labels) return to - from; /* every image has one */
-    for (size_t t = from * batch->S; batch->targets && t < to * batch->S; t++)
-        n += batch->targets[t] != LS_IGNORE;
-    return n;
-}
-
-void ls_weights_of_means(const ls_search *search, const ls_cause_cut *cut, bool divided,
-                         double *weights)
-{
-    const size_t B = search->graph->B;
-    const double all = (double)targets_in(search, 0, B);
-    for (size_t m = 0; m < cut->count; m++) {
-        const size_t n = targets_in(search, cut->bounds[m], cut->bounds[m + 1]);
-        for (size_t b = cut->bounds[m]; b < cut->bounds[m + 1]; b++)
-            weights[b] = n == 0 ? 0 : all / ((divided ? (double)cut->count : 1) * (double)n);
-    }
-}
-
-bool ls_weights_are_a_factor(const double *weights, size_t n)
-{
-    for (size_t i = 1; i < n; i++)
-        if (fabs(weights[i] - weights[0]) > 1e-9 * fabs(weights[0])) return false;
-    return true;
-}
+#include "causes/families.h"
 
 /* ---- the loss and its gradient, token by token ---- */
 
@@ -113,19 +29,12 @@ static void propose_scaled(ls_search *search, ls_cause cause, const double *weig
 static ls_status try_weights(ls_search *search, ls_cause cause, const double *weights,
                              const char *text)
 {
-    ls_status status = LS_OK;
-    ls_change change = {0};
-    if (cause == LS_CAUSE_NONE) goto exit;
-    if (search->node->make == LS_MAKE_GRADIENT && !ls_search_concerns(search, LOSSES)) {
-        propose_scaled(search, cause, weights, text);
-        return LS_OK;
-    }
-    LS_TRY(ls_change_begin(&change, &search->of->operands));
-    change.variant.weights = weights;
-    LS_TRY(ls_search_try(search, cause, LOSSES, &change, text));
-exit:
-    ls_change_end(&change);
-    return status;
+    const ls_variant variant = {.weights = weights};
+    if (cause == LS_CAUSE_NONE) return LS_OK;
+    if (search->node->make != LS_MAKE_GRADIENT || ls_search_concerns(search, LOSSES))
+        return ls_search_try_variant(search, cause, LOSSES, &variant, text);
+    propose_scaled(search, cause, weights, text);
+    return LS_OK;
 }
 
 static ls_status try_means(ls_search *search, const ls_cause_cut *cut)
@@ -140,7 +49,8 @@ static ls_status try_means(ls_search *search, const ls_cause_cut *cut)
         text, sizeof text,
         "the mean of the means over %zu parts (each a %s; first part %zu of %zu targets), not over "
         "all targets",
-        cut->count, cut->name, targets_in(search, 0, cut->bounds[1]), targets_in(search, 0, B));
+        cut->count, cut->name, ls_targets_in(search, 0, cut->bounds[1]),
+        ls_targets_in(search, 0, B));
     const bool even = ls_weights_are_a_factor(weights, B); /* then the mean of means is right */
     if (!even) LS_TRY(try_weights(search, LS_CAUSE_MEAN_OF_MEANS, weights, text));
     ls_weights_of_means(search, cut, false, weights);
@@ -159,12 +69,12 @@ static ls_status try_means(ls_search *search, const ls_cause_cut *cut)
     }
     for (size_t m = 0; m < cut->count; m++) { /* one part alone */
         const size_t from = cut->bounds[m], to = cut->bounds[m + 1];
-        const size_t n = targets_in(search, from, to);
+        const size_t n = ls_targets_in(search, from, to);
         if (n == 0) continue;
         for (int own = 0; own < 2; own++) {
             for (size_t b = 0; b < B; b++)
                 weights[b] = b < from || b >= to ? 0
-                             : own               ? (double)targets_in(search, 0, B) / (double)n
+                             : own               ? (double)ls_targets_in(search, 0, B) / (double)n
                                                  : 1;
             snprintf(text, sizeof text,
                      "candidate is of %s %zu to %zu of %zu alone (%s %zu of %zu)%s",
@@ -182,14 +92,10 @@ static ls_status try_factors(ls_search *search)
 {
     ls_status status = LS_OK;
     char text[LS_EVIDENCE], size[64], number[16];
-    const size_t all = targets_in(search, 0, search->graph->B);
-    double along = 0, squares = 0, *weights = malloc(search->graph->B * sizeof *weights);
+    const size_t all = ls_targets_in(search, 0, search->graph->B);
+    double *weights = malloc(search->graph->B * sizeof *weights);
     if (!weights) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sequences' weights");
-    for (size_t i = 0; i < search->n; i++) {
-        along += search->candidate[i] * search->of->right[i];
-        squares += search->of->right[i] * search->of->right[i];
-    }
-    const double fitted = squares > 0 ? along / squares : 1, k = ls_round_factor(fitted);
+    const double fitted = ls_search_ratio(search, search->of->right), k = ls_round_factor(fitted);
     const ls_cause cause = ls_search_factor(search, k);
     if (fabs(fitted - k) > 0.01 * k || k > 64 || k == (double)all) goto exit;
     for (size_t b = 0; b < search->graph->B; b++) weights[b] = k;
@@ -202,45 +108,6 @@ exit:
     return status;
 }
 
-/* Labels of the sequences' order that count. */
-static size_t order_labels(const ls_batch *batch)
-{
-    size_t n = 0;
-    for (size_t b = 0; batch->order && b < batch->B; b++) n += batch->order[b] != LS_IGNORE;
-    return n;
-}
-
-/* What a sum of losses may be divided by; order: those of the sequences' order. */
-static bool other_count(const ls_search *search, bool order, int i, double *ret_factor,
-                        char text[LS_EVIDENCE])
-{
-    const ls_batch *batch = search->of->operands.batch;
-    const size_t B = search->graph->B, S = search->graph->S;
-    const size_t all = order ? order_labels(batch) : targets_in(search, 0, B);
-    size_t present = 0;
-    for (size_t b = 0; batch->lengths && b < B; b++) present += (size_t)batch->lengths[b];
-    const struct {
-        size_t count;
-        const char *text;
-    } counts[] = {{1, "not divided at all"},
-                  {B, "divided by the number of sequences"},
-                  {B * S, "divided by the number of all tokens"},
-                  {present, "divided by the number of tokens that are no padding"},
-                  {B * (S - 1), "divided by the number of tokens but each sequence's last"},
-                  {S, "divided by the tokens of one sequence"}};
-    if (i >= (order ? 2 : (int)(sizeof counts / sizeof *counts)) || all == 0) return false;
-    *ret_factor = counts[i].count > 0 ? (double)all / (double)counts[i].count : 1;
-    snprintf(text, LS_EVIDENCE, "the sum of the %slosses is %s (%zu), not by that of %s (%zu)",
-             order ? "order " : "", counts[i].text, counts[i].count,
-             order ? "labels that count" : "targets", all);
-    return true;
-}
-
-bool ls_other_count(const ls_search *search, int i, double *ret_factor, char text[LS_EVIDENCE])
-{
-    return other_count(search, false, i, ret_factor, text);
-}
-
 /* The loss of a step is the mean of one or two kinds of losses, each with a divisor of its own. */
 static void try_mean_counts(ls_search *search)
 {
@@ -251,11 +118,11 @@ static void try_mean_counts(ls_search *search)
         const bool order = search->graph->nodes[node].make == LS_MAKE_ORDER_LOSS;
         const double *losses = search->of->operands.values[node];
         const size_t n = ls_graph_elements(search->graph, node);
-        const double all = order ? (double)order_labels(search->of->operands.batch)
-                                 : (double)targets_in(search, 0, search->graph->B);
+        const double all = order ? (double)ls_order_labels(search->of->operands.batch)
+                                 : (double)ls_targets_in(search, 0, search->graph->B);
         double sum = 0;
         for (size_t t = 0; losses && t < n; t++) sum += losses[t];
-        for (int i = 0; losses && other_count(search, order, i, &factor, text); i++) {
+        for (int i = 0; losses && ls_other_count_of(search, order, i, &factor, text); i++) {
             if (factor == 1) continue;
             const double value = search->of->right[0] + (factor - 1) * sum / all;
             const double bound = fmax(1, factor) * search->of->bound[0];
@@ -275,7 +142,7 @@ static ls_status try_counts(ls_search *search)
     double *weights = malloc(B * sizeof *weights), factor;
     if (!weights) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sequences' weights");
     if (search->node->make == LS_MAKE_MEAN) try_mean_counts(search);
-    for (int i = 0; other_count(search, order, i, &factor, text); i++) {
+    for (int i = 0; ls_other_count_of(search, order, i, &factor, text); i++) {
         if (factor == 1 || (search->node->make == LS_MAKE_MEAN && search->of->own_inputs)) continue;
         for (size_t b = 0; b < B; b++) weights[b] = factor;
         LS_TRY(try_weights(search, LS_CAUSE_TARGET_COUNT, weights, text));

@@ -6,13 +6,6 @@
 #include "lockstep/base/widen.h"
 #include "causes/cause_norm.h"
 
-static double ratio(const double *c, const double *g, size_t n)
-{
-    double along = 0, squares = 0;
-    for (size_t i = 0; i < n; i++) along += c[i] * g[i], squares += g[i] * g[i];
-    return squares > 0 ? along / squares : 0;
-}
-
 /* Of a clipped gradient and the gradient itself, both the candidate's, the first some elements:
  * whether their ratio is `by`; other: they are there and differ from that. */
 static bool has_ratio(const ls_search *search, int clipped, double by, bool *ret_other)
@@ -39,7 +32,7 @@ static bool has_ratio(const ls_search *search, int clipped, double by, bool *ret
 static ls_status try_other_norm(ls_search *search)
 {
     const double *g = search->of->operands.values[search->node->inputs[0]];
-    const double by = ratio(search->candidate, g, search->n), u = search->of->precision.u;
+    const double by = ls_search_ratio(search, g), u = search->of->precision.u;
     char text[LS_EVIDENCE], number[16];
     size_t others = 0;
     bool other = false, known = false;
@@ -73,10 +66,8 @@ static ls_status try_other_norm(ls_search *search)
         snprintf(text, sizeof text,
                  "all gradients are scaled by %.6g = %g / %.6g, where the norm is %.6g", by, most,
                  most / by, norm);
-    search->fitted = 1;
-    ls_search_propose(search, plain ? LS_CAUSE_FACTOR : LS_CAUSE_CLIPPED_ELSEWHERE, search->trial,
-                      search->trial_bound, text);
-    search->fitted = 0;
+    ls_search_propose_fitted(search, plain ? LS_CAUSE_FACTOR : LS_CAUSE_CLIPPED_ELSEWHERE, 1,
+                             search->trial, search->trial_bound, text);
 exit:
     return status;
 }
@@ -99,10 +90,10 @@ static ls_status try_by_value(ls_search *search)
              "%zu of %zu elements are cut off at +-%.6g, the others are the gradient itself", cut,
              search->n, most);
     const bool known = fabs(most - search->of->operands.max_norm) <= 1e-6 * most;
-    search->fitted = known ? 0 : 1;
-    if (cut > search->fitted)
-        ls_search_propose(search, LS_CAUSE_CLIPPED_BY_VALUE, search->trial, NULL, text);
-    search->fitted = 0;
+    const size_t fitted = known ? 0 : 1;
+    if (cut > fitted)
+        ls_search_propose_fitted(search, LS_CAUSE_CLIPPED_BY_VALUE, fitted, search->trial, NULL,
+                                 text);
     return LS_OK;
 }
 

@@ -3,15 +3,10 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 /* Fewer rows than that may be a tensor's share of a mistake. */
 enum { ROWS = 8 };
-
-static bool is_wrong(const ls_search *search, size_t i)
-{
-    return fabs(search->candidate[i] - search->of->right[i]) > search->of->bound[i];
-}
 
 ls_status ls_cause_corrupted(ls_search *search)
 {
@@ -24,7 +19,7 @@ ls_status ls_cause_corrupted(ls_search *search)
         return LS_OK;
     if (node->n_dims < 2 || node->make == LS_MAKE_DROPOUT || search->n / width < ROWS) return LS_OK;
     for (size_t i = 0; i < search->n; i++) {
-        const bool here = is_wrong(search, i);
+        const bool here = ls_search_is_wrong(search, i);
         if (here && (rows == 0 || i / width != row)) row = i / width, rows++;
         wrong += here;
         search->trial[i] = here ? search->candidate[i] : search->of->right[i];

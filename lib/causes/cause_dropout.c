@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 enum { MASKS = 1u << LS_MAKE_DROPOUT | 1u << LS_MAKE_RESIDUAL | 1u << LS_MAKE_HEADS };
 
@@ -27,16 +27,7 @@ static double rate_of(const ls_search *search)
 static ls_status try_mask(ls_search *search, const ls_variant *variant, const ls_batch *batch,
                           const char *text)
 {
-    ls_status status = LS_OK;
-    ls_change change = {0};
-    if (search->fits[LS_CAUSE_DROPOUT_MASK]) return LS_OK;
-    LS_TRY(ls_change_begin(&change, &search->of->operands));
-    change.variant = *variant;
-    change.batch = *batch;
-    LS_TRY(ls_search_try(search, LS_CAUSE_DROPOUT_MASK, MASKS, &change, text));
-exit:
-    ls_change_end(&change);
-    return status;
+    return ls_search_try_batch(search, LS_CAUSE_DROPOUT_MASK, MASKS, variant, batch, text);
 }
 
 static ls_status try_known(ls_search *search)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 /* What is done to the linears behind which a reduction stands. */
 typedef struct spoiled {

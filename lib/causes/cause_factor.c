@@ -4,34 +4,18 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
-/* The factor by least squares; *ret_zero: the candidate is 0 where the right tensor is not. */
-static double factor_of(const ls_search *search, bool *ret_zero)
+/* Whether the candidate is 0 where the right tensor is not. */
+static bool is_zero(const ls_search *search)
 {
-    double along = 0, squares = 0;
-    bool any = false, wrong = false;
+    bool wrong = false;
     for (size_t i = 0; i < search->n; i++) {
         if (search->held && !search->held[i]) continue;
-        const double c = search->candidate[i], right = search->of->right[i];
-        along += c * right, squares += right * right;
-        any |= c != 0;
-        wrong |= fabs(right) > search->of->bound[i];
+        if (search->candidate[i] != 0) return false;
+        wrong |= fabs(search->of->right[i]) > search->of->bound[i];
     }
-    *ret_zero = !any && wrong;
-    return squares > 0 ? along / squares : 1;
-}
-
-static bool propose(ls_search *search, ls_cause cause, double k, size_t fitted, const char *text)
-{
-    for (size_t i = 0; i < search->n; i++) {
-        search->trial[i] = k * search->of->right[i];
-        search->trial_bound[i] = fmax(1, fabs(k)) * search->of->bound[i];
-    }
-    search->fitted = fitted;
-    const bool fits = ls_search_propose(search, cause, search->trial, search->trial_bound, text);
-    search->fitted = 0;
-    return fits;
+    return wrong;
 }
 
 /* The gradients of queries and keys have the scale of the scores as a factor, once. */
@@ -49,13 +33,13 @@ static void try_scale(ls_search *search, double k)
                  "on the way back the scores' scale, 1 / sqrt(head width) = %.6g, is left out: the "
                  "gradient is %.6g times too large",
                  scale, k);
-        propose(search, LS_CAUSE_SCORE_SCALE, missing, 0, text);
+        ls_search_propose_scaled(search, LS_CAUSE_SCORE_SCALE, missing, 0, text);
     } else if (fabs(k - scale) <= 0.01 * scale) {
         snprintf(text, sizeof text,
                  "on the way back the scores' scale, 1 / sqrt(head width) = %.6g, counts twice: "
                  "the gradient is %.6g times the right one",
                  scale, k);
-        propose(search, LS_CAUSE_SCORE_SCALE, scale, 0, text);
+        ls_search_propose_scaled(search, LS_CAUSE_SCORE_SCALE, scale, 0, text);
     }
 }
 
@@ -75,14 +59,13 @@ static double rounded(double k)
 ls_status ls_cause_factors(ls_search *search)
 {
     char text[LS_EVIDENCE], number[16];
-    bool zero;
-    const double k = factor_of(search, &zero), round = rounded(k);
+    const double k = ls_search_ratio(search, search->of->right), round = rounded(k);
     const ls_graph_node *node = search->node;
     const bool backward = node->phase == LS_GRAPH_BACKWARD && node->n_dims > 0;
     if (!backward) return LS_OK;
-    if (zero && !search->held) {
-        propose(search, LS_CAUSE_NEVER_COMPUTED, 0, 0,
-                "candidate is 0 everywhere, where the right gradient is not");
+    if (!search->held && is_zero(search)) {
+        ls_search_propose_scaled(search, LS_CAUSE_NEVER_COMPUTED, 0, 0,
+                                 "candidate is 0 everywhere, where the right gradient is not");
         return LS_OK;
     }
     try_scale(search, k);
@@ -90,7 +73,7 @@ ls_status ls_cause_factors(ls_search *search)
         snprintf(text, sizeof text, "candidate = %s x right (fitted %.6g)%s",
                  ls_factor_text(round, number), k,
                  round >= 128 && is_power_of_two(round) ? ": a loss scale that was left in" : "");
-        propose(search, ls_search_factor(search, round), round, 0, text);
+        ls_search_propose_scaled(search, ls_search_factor(search, round), round, 0, text);
     }
     return LS_OK;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 typedef struct moments {
     const double **arrays[2];

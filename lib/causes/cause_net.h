@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 enum { LS_SEARCH_GRIDS = 96 };
 
@@ -22,12 +22,5 @@ size_t ls_search_grids(const ls_search *search, int layer, const net_cutting *of
 
 /* "2 runs of images x 2 x 1 blocks of pixels" */
 const char *ls_grid_text(const ls_variant_grid *grid, char text[64]);
-
-/* A variant of operations of these kinds, unless the cause fits already. */
-ls_status ls_net_try(ls_search *search, ls_cause cause, unsigned kinds, const ls_variant *variant,
-                     const char *text) LS_MUST_USE;
-
-/* Whether a hypothesis about these kinds can matter at all. */
-bool ls_net_can_concern(const ls_search *search, unsigned kinds);
 
 #endif

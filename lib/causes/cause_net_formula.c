@@ -12,55 +12,31 @@ enum {
     LINEARS = NET_KIND(LINEAR)
 };
 
-static ls_status try_pooling(ls_search *search)
-{
-    ls_status status = LS_OK;
-    const ls_variant pad = {.pad_counts = true}, last = {.last_of_ties = true};
-    const ls_variant summed = {.pool_summed = true};
-    if (ls_net_can_concern(search, MEANS))
-        LS_TRY(ls_net_try(search, LS_CAUSE_POOLING, MEANS, &summed,
-                          "the sum of the pixels, not divided by their number"));
-    if (!ls_net_can_concern(search, POOLS)) goto exit;
-    LS_TRY(ls_net_try(search, LS_CAUSE_POOLING, POOLS, &pad,
-                      "the mean of a window counts padding where it should not, or does not where "
-                      "it should"));
-    LS_TRY(ls_net_try(search, LS_CAUSE_POOLING, POOLS, &last,
-                      "of equal pixels the last one is the largest, not the first"));
-exit:
-    return status;
-}
+static const ls_form layers[] = {
+    LS_FORM(POOLING, MEANS, "the sum of the pixels, not divided by their number",
+            .pool_summed = true),
+    LS_FORM(POOLING, POOLS,
+            "the mean of a window counts padding where it should not, or does not where it should",
+            .pad_counts = true),
+    LS_FORM(POOLING, POOLS, "of equal pixels the last one is the largest, not the first",
+            .last_of_ties = true),
+    LS_FORM(
+        PADDED_SIDE, CONVS | POOLS,
+        "windows are padded on the other side: as little before the image as they should be after "
+        "it",
+        .padded_behind = true),
+    LS_FORM(
+        ASSIGNED, NET_KIND(MAX_POOL),
+        "a pixel that is the largest of several windows has the last one's gradient, not their sum",
+        .assigned = true),
+    LS_FORM(RESPONSE_ALPHA, NET_KIND(RESPONSE_NORM), "alpha is divided by the span of channels",
+            .alpha_over_span = true),
+    LS_FORM(
+        KERNEL_FLIPPED, CONVS,
+        "kernels are turned by half a turn: a convolution, where networks have a cross-correlation",
+        .flipped = true)};
 
-/* Padding on the other side, a gradient that is assigned, alpha over the span. */
-static ls_status try_forms(ls_search *search)
-{
-    ls_status status = LS_OK;
-    static const struct {
-        ls_cause cause;
-        unsigned kinds;
-        ls_variant variant;
-        const char *text;
-    } forms[] = {
-        {LS_CAUSE_PADDED_SIDE,
-         CONVS | POOLS,
-         {.padded_behind = true},
-         "windows are padded on the other side: as little before the image as they should be after "
-         "it"},
-        {LS_CAUSE_ASSIGNED,
-         NET_KIND(MAX_POOL),
-         {.assigned = true},
-         "a pixel that is the largest of several windows has the last one's gradient, not their "
-         "sum"},
-        {LS_CAUSE_RESPONSE_ALPHA,
-         NET_KIND(RESPONSE_NORM),
-         {.alpha_over_span = true},
-         "alpha is divided by the span of channels"}};
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (ls_net_can_concern(search, forms[i].kinds))
-            LS_TRY(ls_net_try(search, forms[i].cause, forms[i].kinds, &forms[i].variant,
-                              forms[i].text));
-exit:
-    return status;
-}
+/* ---- weights in another arrangement ---- */
 
 /* What stands at place `to` of a weight's row comes from place `from`. */
 typedef size_t rearrangement(const ls_net_shape *in, const ls_net_layer *layer, size_t to);
@@ -148,20 +124,15 @@ ls_status ls_cause_net_formula(ls_search *search)
 {
     ls_status status = LS_OK;
     if (search->node->phase == LS_GRAPH_UPDATE) goto exit;
-    LS_TRY(try_pooling(search));
-    LS_TRY(try_forms(search));
-    if (ls_net_can_concern(search, CONVS)) {
-        const ls_variant flipped = {.flipped = true};
-        LS_TRY(ls_net_try(search, LS_CAUSE_KERNEL_FLIPPED, CONVS, &flipped,
-                          "kernels are turned by half a turn: a convolution, where networks have a "
-                          "cross-correlation"));
+    LS_TRY_FORMS(search, layers);
+    if (ls_search_can_concern(search, CONVS)) {
         LS_TRY(try_weights(search, LS_NET_CONV, transposed_kernel,
                            "candidate is what kernels give with rows and columns exchanged"));
         LS_TRY(try_weights(search, LS_NET_CONV, kernel_outermost,
                            "candidate is what convolutions give with their weight's [kernel_h, "
                            "kernel_w, read] read as [read, kernel_h, kernel_w]"));
     }
-    if (ls_net_can_concern(search, LINEARS)) {
+    if (ls_search_can_concern(search, LINEARS)) {
         LS_TRY(try_weights(search, LS_NET_DENSE, pixels_outermost,
                            "dense layers read images as [height, width, channels], not as "
                            "[channels, height, width]"));

@@ -1,9 +1,6 @@
-/* cause_net_grids.c - into which blocks a layer of a network may have been cut, what an evaluation
- * of one costs, and the trial of a variant in it. */
+/* cause_net_grids.c - into which blocks a layer of a network may have been cut. */
 #include "lockstep/parallel/layout/net_grids.h"
 #include "causes/cause_net.h"
-
-/* ---- grids ---- */
 
 static size_t blocks_of(const ls_variant_grid *grid)
 {
@@ -71,57 +68,4 @@ const char *ls_grid_text(const ls_variant_grid *grid, char text[64])
         snprintf(text + used, 64 - used, "%s%zu x %zu blocks of pixels", used ? " x " : "",
                  grid->down, grid->across);
     return text;
-}
-
-/* ---- work ---- */
-
-static double depth_of(const ls_graph *graph, const ls_graph_node *node)
-{
-    return (double)graph->table->params[node->params[0]].dims[node->make == LS_MAKE_LINEAR ? 0 : 1];
-}
-
-/* Of making what `node` makes once, or of what goes back through it. */
-static double once(const ls_graph *graph, int place)
-{
-    const ls_graph_node *node = &graph->nodes[place];
-    const double n = (double)ls_graph_elements(graph, place);
-    if (node->make == LS_MAKE_CONV || node->make == LS_MAKE_LINEAR)
-        return n * (1 + depth_of(graph, node));
-    return 16 * n;
-}
-
-double ls_net_work_of(const ls_graph *graph, int place)
-{
-    const ls_graph_node *node = &graph->nodes[place];
-    double work = 8 * (double)ls_graph_elements(graph, place);
-    if (node->phase == LS_GRAPH_FORWARD) return once(graph, place);
-    for (size_t r = 0; node->phase == LS_GRAPH_BACKWARD && r < graph->count; r++) {
-        const ls_graph_node *reader = &graph->nodes[r];
-        if (reader->phase != LS_GRAPH_FORWARD) break;
-        if (node->make == LS_MAKE_GRADIENT ? ls_graph_slot(reader, node->of) >= 0
-                                           : ls_graph_param_slot(reader, node->params[0]) >= 0)
-            work += once(graph, (int)r);
-    }
-    return work;
-}
-
-/* ---- trials ---- */
-
-ls_status ls_net_try(ls_search *search, ls_cause cause, unsigned kinds, const ls_variant *variant,
-                     const char *text)
-{
-    ls_status status = LS_OK;
-    ls_change change = {0};
-    if (search->fits[cause]) return LS_OK;
-    LS_TRY(ls_change_begin(&change, &search->of->operands));
-    change.variant = *variant;
-    LS_TRY(ls_search_try(search, cause, kinds, &change, text));
-exit:
-    ls_change_end(&change);
-    return status;
-}
-
-bool ls_net_can_concern(const ls_search *search, unsigned kinds)
-{
-    return !search->of->own_inputs || ls_search_concerns(search, kinds);
 }

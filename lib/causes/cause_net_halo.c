@@ -134,10 +134,7 @@ static ls_status is_along(const ls_search *search, const ls_variant_grid *grid, 
     }
     *ret_along = true;
     for (size_t i = 0; i < search->n && *ret_along; i++) {
-        if (search->held && !search->held[i]) continue;
-        if (!(fabs(search->candidate[i] - search->of->right[i]) <= search->of->bound[i]) &&
-            !touching[i % pixels])
-            *ret_along = false;
+        if (ls_search_is_wrong(search, i) && !touching[i % pixels]) *ret_along = false;
     }
 exit:
     free(touching);
@@ -167,12 +164,12 @@ static ls_status try_grid(ls_search *search, const ls_variant_grid *grid, bool d
         if (dy && cause == LS_CAUSE_HALO_MISSING) cause = LS_CAUSE_DY_HALO;
         snprintf(text, sizeof text, "%s%s; cut into %s", dy ? "of dy: " : "", wrong->text,
                  ls_grid_text(grid, blocks));
-        LS_TRY(ls_net_try(search, cause, WINDOWS, &variant, text));
+        LS_TRY(ls_search_try_variant(search, cause, WINDOWS, &variant, text));
         /* A halo of one row that is a row too narrow is none: the other name is as good. */
         if (f > 0 || !search->fits[cause]) continue;
         const ls_variant narrow = variant_of(&(form){.form = LS_HALO_SHORT}, grid, dy);
-        LS_TRY(ls_net_try(search, LS_CAUSE_HALO, WINDOWS, &narrow,
-                          "the halo is a row or column too narrow"));
+        LS_TRY(ls_search_try_variant(search, LS_CAUSE_HALO, WINDOWS, &narrow,
+                                     "the halo is a row or column too narrow"));
     }
 exit:
     return status;
@@ -188,7 +185,8 @@ ls_status ls_cause_net_halo(ls_search *search)
     const bool concerned = ls_search_concerns(search, WINDOWS);
     /* What lies along the cuts is told at once; other tensors only in layouts that are known. */
     const bool has_place = concerned && make != LS_MAKE_PARAM_GRADIENT;
-    if (!ls_net_can_concern(search, WINDOWS) || search->node->phase == LS_GRAPH_UPDATE) goto exit;
+    if (!ls_search_can_concern(search, WINDOWS) || search->node->phase == LS_GRAPH_UPDATE)
+        goto exit;
     size_t n = ls_search_grids(search, search->node->layer, &cutting, grids, &known);
     if (!has_place) n = known ? known : n < 4 ? n : 4;
     for (size_t g = 0; g < n && !has_any(search); g++) {

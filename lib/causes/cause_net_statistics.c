@@ -45,15 +45,15 @@ static ls_status try_form(ls_search *search, size_t f, const ls_variant_grid *gr
             variant.statistics_block = b;
             snprintf(text, sizeof text, "%s: those of part %zu of %zu (%s)", forms[f].text, b,
                      parts, blocks);
-            LS_TRY(ls_net_try(search, forms[f].cause, NORMS, &variant, text));
+            LS_TRY(ls_search_try_variant(search, forms[f].cause, NORMS, &variant, text));
         }
         goto exit;
     }
     snprintf(text, sizeof text, "%s (%s)", forms[f].text, blocks);
-    LS_TRY(ls_net_try(search, forms[f].cause, NORMS, &variant, text));
+    LS_TRY(ls_search_try_variant(search, forms[f].cause, NORMS, &variant, text));
     if (search->node->phase == LS_GRAPH_BACKWARD && forms[f].form == LS_STATISTICS_LOCAL) {
         variant.statistics_back_whole = true;
-        LS_TRY(ls_net_try(search, forms[f].cause, NORMS, &variant, text));
+        LS_TRY(ls_search_try_variant(search, forms[f].cause, NORMS, &variant, text));
     }
     if (search->node->make == LS_MAKE_GRADIENT && f == 0) {
         const ls_variant means = {.grid = *grid, .statistics_back_means = true};
@@ -61,7 +61,7 @@ static ls_status try_form(ls_search *search, size_t f, const ls_variant_grid *gr
                  "the gradient's means are means of the parts' own, however many values each has "
                  "(%s)",
                  blocks);
-        LS_TRY(ls_net_try(search, LS_CAUSE_AVERAGED_STATISTICS, NORMS, &means, text));
+        LS_TRY(ls_search_try_variant(search, LS_CAUSE_AVERAGED_STATISTICS, NORMS, &means, text));
     }
 exit:
     return status;
@@ -111,12 +111,13 @@ static ls_status try_epsilon(ls_search *search)
             if (right > 0 && fabs(list[i] - right) < 1e-3 * right && !outside) continue;
             snprintf(text, sizeof text, "epsilon %g%s, not %g", fmax(0, list[i]),
                      outside ? " added to the root" : "", right);
-            LS_TRY(ls_net_try(search, LS_CAUSE_NORM_EPSILON, NORMS & ~NET_KIND(RUNNING), &variant,
-                              text));
+            LS_TRY(ls_search_try_variant(search, LS_CAUSE_NORM_EPSILON, NORMS & ~NET_KIND(RUNNING),
+                                         &variant, text));
         }
     const ls_variant unbiased = {.unbiased = true};
-    LS_TRY(ls_net_try(search, LS_CAUSE_VARIANCE_UNBIASED, NORMS & ~NET_KIND(RUNNING), &unbiased,
-                      "the variance that divides is that over N - 1 values, not N"));
+    LS_TRY(ls_search_try_variant(search, LS_CAUSE_VARIANCE_UNBIASED, NORMS & ~NET_KIND(RUNNING),
+                                 &unbiased,
+                                 "the variance that divides is that over N - 1 values, not N"));
 exit:
     return status;
 }
@@ -125,25 +126,24 @@ static ls_status try_running(ls_search *search)
 {
     ls_status status = LS_OK;
     const double *before = search->of->operands.params[search->node->params[0]];
-    static const struct {
-        ls_variant variant;
-        const char *text;
-    } rules[] = {
-        {{.biased_running = true}, "the variance is that over N values, not N - 1"},
-        {{.momentum_turned = true}, "the two factors of momentum have changed places"},
-        {{.momentum_turned = true, .biased_running = true},
-         "the two factors of momentum have changed places, and the variance is that over N values"},
-        {{.running_times = 2}, "moved twice in one step"},
-        {{.running_times = 3}, "moved three times in one step"},
-        {{.running_times = 4}, "moved four times in one step"},
+    static const ls_form rules[] = {
+        LS_FORM(RUNNING, NET_KIND(RUNNING), "the variance is that over N values, not N - 1",
+                .biased_running = true),
+        LS_FORM(RUNNING, NET_KIND(RUNNING), "the two factors of momentum have changed places",
+                .momentum_turned = true),
+        LS_FORM(RUNNING, NET_KIND(RUNNING),
+                "the two factors of momentum have changed places, and the variance is that over N "
+                "values",
+                .momentum_turned = true, .biased_running = true),
+        LS_FORM(RUNNING, NET_KIND(RUNNING), "moved twice in one step", .running_times = 2),
+        LS_FORM(RUNNING, NET_KIND(RUNNING), "moved three times in one step", .running_times = 3),
+        LS_FORM(RUNNING, NET_KIND(RUNNING), "moved four times in one step", .running_times = 4),
     };
     if (search->node->make != LS_MAKE_RUNNING) goto exit;
     if (before)
         ls_search_propose(search, LS_CAUSE_RUNNING, before, NULL,
                           "candidate is what stood before the step");
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        LS_TRY(ls_net_try(search, LS_CAUSE_RUNNING, NET_KIND(RUNNING), &rules[i].variant,
-                          rules[i].text));
+    LS_TRY_FORMS(search, rules);
 exit:
     return status;
 }
@@ -151,7 +151,7 @@ exit:
 ls_status ls_cause_net_statistics(ls_search *search)
 {
     ls_status status = LS_OK;
-    if (!ls_net_can_concern(search, NORMS)) goto exit;
+    if (!ls_search_can_concern(search, NORMS)) goto exit;
     if (search->node->phase == LS_GRAPH_UPDATE && search->node->make != LS_MAKE_RUNNING) goto exit;
     LS_TRY(try_running(search));
     LS_TRY(try_epsilon(search));

@@ -38,7 +38,7 @@ static ls_status try_block(ls_search *search, const ls_graph_node *reader, int d
     char text[LS_EVIDENCE], words[64];
     double *values;
     ls_change change = {0};
-    const double work = ls_net_work_of(search->graph, search->of->node) / (double)blocks;
+    const double work = ls_search_work_of(search->graph, search->of->node) / (double)blocks;
     if (work > search->work) {
         search->cut_short = true;
         return LS_OK;
@@ -98,24 +98,14 @@ exit:
 static void try_factor(ls_search *search)
 {
     char text[LS_EVIDENCE], size[64];
-    double along = 0, squares = 0;
-    for (size_t i = 0; i < search->n; i++) {
-        if ((search->held && !search->held[i]) || !isfinite(search->candidate[i])) continue;
-        along += search->candidate[i] * search->of->right[i];
-        squares += search->of->right[i] * search->of->right[i];
-    }
-    const double k = squares > 0 ? ls_round_factor(along / squares) : 1;
+    const double k = ls_round_factor(ls_search_ratio(search, search->of->right));
     const bool twice = k >= 2 && k <= 64 && k == rint(k);
     const size_t whole = (size_t)rint(twice ? k : k > 0 ? 1 / k : 0);
     if (!twice && !(k > 0 && k < 1 && whole <= 64)) return;
-    for (size_t i = 0; i < search->n; i++) {
-        search->trial[i] = k * search->of->right[i];
-        search->trial_bound[i] = fmax(1, k) * search->of->bound[i];
-    }
     snprintf(text, sizeof text, "candidate = %s%zu x right%s", twice ? "" : "1/", whole,
              ls_search_size(search, whole, size));
-    ls_search_propose(search, twice ? LS_CAUSE_REDUCED_TWICE : LS_CAUSE_AVERAGED, search->trial,
-                      search->trial_bound, text);
+    ls_search_propose_scaled(search, twice ? LS_CAUSE_REDUCED_TWICE : LS_CAUSE_AVERAGED, k, 0,
+                             text);
 }
 
 /* ---- channels ---- */

@@ -90,10 +90,8 @@ static double counted(const norms *n, int tp, bool tied)
 static double implied_norm(const ls_search *search)
 {
     const double *g = search->of->operands.values[search->node->inputs[0]];
-    double along = 0, squares = 0;
-    for (size_t i = 0; i < search->n; i++)
-        along += search->candidate[i] * g[i], squares += g[i] * g[i];
-    return along > 0 ? search->of->operands.max_norm * squares / along : 0;
+    const double ratio = ls_search_ratio(search, g);
+    return ratio > 0 ? search->of->operands.max_norm / ratio : 0;
 }
 
 /* One number, many hypotheses: it must be as near as sums come that are done with care. */
@@ -298,9 +296,9 @@ static double squares_of_padded(const ls_search *search, int logits, const doubl
     const ls_batch *batch = search->of->operands.batch;
     const double *x = search->values[node->inputs[0]];
     const size_t n = batch->B * batch->S, D = ls_graph_elements(search->graph, node->inputs[0]) / n;
-    double squares = 0, targets = 0, bias = 0;
+    const double targets = (double)ls_targets_in(search, 0, batch->B);
+    double squares = 0, bias = 0;
     memset(row, 0, D * sizeof *row);
-    for (size_t t = 0; t < n; t++) targets += batch->targets[t] != LS_IGNORE;
     for (size_t t = 0; t < n; t++) {
         if (batch->targets[t] == LS_IGNORE) continue;
         const double dz = 1 / (sums[t] + (double)padded) / targets;

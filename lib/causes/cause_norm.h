@@ -3,7 +3,7 @@
 #ifndef LS_CAUSES_CAUSE_NORM_H
 #define LS_CAUSES_CAUSE_NORM_H
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 enum { LS_NORM_RANKS = 16 };
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 enum { SHARDS = 8 };
 

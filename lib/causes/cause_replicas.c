@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 /* Adds a block, or writes it in its place. held: how often an element was met. */
 static void lay(const ls_search *search, const ls_candidate_block *block, bool add, double *values,

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 static bool is_alike(const ls_graph_node *a, const ls_graph_node *b)
 {

@@ -8,14 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 enum { TURNED = 1u << LS_MAKE_LINEAR_TURNED, PAIRS = 1024 };
 
-static ls_status try(ls_search *search, const ls_variant *variant, const char *text)
+static ls_status try(ls_search *search, const ls_variant *variant, size_t fitted, const char *text)
 {
-    if (search->fits[LS_CAUSE_ROTARY]) return LS_OK;
-    return ls_search_try_variant(search, LS_CAUSE_ROTARY, TURNED, variant, text);
+    return ls_search_try_fitted(search, LS_CAUSE_ROTARY, TURNED, variant, fitted, text);
 }
 
 static size_t pairs_of(const ls_search *search)
@@ -122,16 +121,16 @@ static double round_number(double value, double slack)
     return value;
 }
 
-static ls_status try_base(ls_search *search, double base)
+static ls_status try_base(ls_search *search, double base, size_t fitted)
 {
     char text[LS_EVIDENCE];
     const ls_variant variant = {.rope_theta = base};
     if (fabs(base / search->config->rope_theta - 1) < 1e-9) return LS_OK;
     snprintf(text, sizeof text, "rotary base %.10g, not %.10g", base, search->config->rope_theta);
-    return try(search, &variant, text);
+    return try(search, &variant, fitted, text);
 }
 
-static ls_status try_factor(ls_search *search, double factor)
+static ls_status try_factor(ls_search *search, double factor, size_t fitted)
 {
     char text[LS_EVIDENCE];
     double frequencies[PAIRS];
@@ -140,7 +139,7 @@ static ls_status try_factor(ls_search *search, double factor)
     for (size_t i = 0; i < pairs_of(search); i++)
         frequencies[i] = right_frequency(search, i) / factor;
     snprintf(text, sizeof text, "positions divided by %.6g: linear rotary scaling", factor);
-    return try(search, &variant, text);
+    return try(search, &variant, fitted, text);
 }
 
 /* Llama-3's: waves shorter than context / high as they are, longer than context / low divided by
@@ -162,13 +161,12 @@ static ls_status try_llama3(ls_search *search, double factor, double low, double
     snprintf(text, sizeof text,
              "Llama-3 rotary scaling: factor %g, low %g, high %g, original context %g", factor, low,
              high, context);
-    return try(search, &variant, text);
+    return try(search, &variant, 0, text);
 }
 
 /* All that is left: the frequencies as they were fitted. */
 static ls_status try_fitted(ls_search *search, const double *frequencies)
 {
-    ls_status status = LS_OK;
     char text[LS_EVIDENCE] = "angles per position are, pair by pair,";
     const ls_variant variant = {.rope_frequencies = frequencies};
     size_t length = strnlen(text, sizeof text);
@@ -177,11 +175,7 @@ static ls_status try_fitted(ls_search *search, const double *frequencies)
                                    frequencies[i] / right_frequency(search, i));
     snprintf(text + length, sizeof text - length, "%s times the right ones",
              length >= 120 ? " ..." : "");
-    search->fitted = pairs_of(search);
-    LS_TRY(try(search, &variant, text));
-exit:
-    search->fitted = 0;
-    return status;
+    return try(search, &variant, pairs_of(search), text);
 }
 
 static const double bases_in_use[] = {10000, 500000, 1000000, 100000, 5000000};
@@ -194,9 +188,10 @@ static ls_status try_bases(ls_search *search, double fitted)
     ls_status status = LS_OK;
     const double slack = fmax(0.02, 20 * ls_search_fit_slack(search));
     for (size_t i = 0; i < BASES; i++)
-        if (fabs(fitted / bases_in_use[i] - 1) <= slack) LS_TRY(try_base(search, bases_in_use[i]));
-    LS_TRY(try_base(search, round_number(fitted, slack)));
-    LS_TRY(try_base(search, fitted));
+        if (fabs(fitted / bases_in_use[i] - 1) <= slack)
+            LS_TRY(try_base(search, bases_in_use[i], 1));
+    LS_TRY(try_base(search, round_number(fitted, slack), 1));
+    LS_TRY(try_base(search, fitted, 1));
 exit:
     return status;
 }
@@ -215,17 +210,14 @@ static ls_status try_rules(ls_search *search, const double *frequencies)
         along -= x * log(frequencies[i]), squares += x * x;
     }
     if (least > 1 - slack && most < 1 + slack) goto exit;
-    search->fitted = 1;
     if (most / least < 1 + 4 * slack)
-        LS_TRY(try_factor(search, round_number(2 / (least + most), slack)));
+        LS_TRY(try_factor(search, round_number(2 / (least + most), slack), 1));
     if (squares > 0 && along < 100 * squares) LS_TRY(try_bases(search, exp(along / squares)));
-    search->fitted = 0;
     static const double contexts[] = {8192, 4096, 2048, 16384, 32768, 131072};
     for (size_t c = 0; c < sizeof contexts / sizeof *contexts; c++)
         LS_TRY(try_llama3(search, round_number(1 / least, 0.01), 1, 4, contexts[c]));
     LS_TRY(try_fitted(search, frequencies));
 exit:
-    search->fitted = 0;
     return status;
 }
 
@@ -234,32 +226,21 @@ static ls_status try_in_use(ls_search *search)
 {
     ls_status status = LS_OK;
     static const double factors[] = {2, 4, 8};
-    for (size_t i = 0; i < BASES; i++) LS_TRY(try_base(search, bases_in_use[i]));
+    for (size_t i = 0; i < BASES; i++) LS_TRY(try_base(search, bases_in_use[i], 0));
     for (size_t i = 0; i < sizeof factors / sizeof *factors; i++)
-        LS_TRY(try_factor(search, factors[i]));
+        LS_TRY(try_factor(search, factors[i], 0));
     LS_TRY(try_llama3(search, 8, 1, 4, 8192));
     LS_TRY(try_llama3(search, 32, 1, 4, 8192));
 exit:
     return status;
 }
 
-static ls_status try_rounded(ls_search *search)
-{
-    ls_status status = LS_OK;
-    static const struct {
-        ls_variant variant;
-        const char *text;
-    } forms[] = {{{.rope_rounding = LS_ROPE_TABLES},
-                  "cosines and sines of the rotary angles are "
-                  "rounded to bf16"},
-                 {{.rope_rounding = LS_ROPE_ANGLES}, "rotary angles are rounded to bf16"},
-                 {{.rope_rounding = LS_ROPE_FREQUENCIES},
-                  "the inverse frequencies of rotary angles are rounded to bf16"}};
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        LS_TRY(try(search, &forms[i].variant, forms[i].text));
-exit:
-    return status;
-}
+static const ls_form roundings[] = {
+    LS_FORM(ROTARY, TURNED, "cosines and sines of the rotary angles are rounded to bf16",
+            .rope_rounding = LS_ROPE_TABLES),
+    LS_FORM(ROTARY, TURNED, "rotary angles are rounded to bf16", .rope_rounding = LS_ROPE_ANGLES),
+    LS_FORM(ROTARY, TURNED, "the inverse frequencies of rotary angles are rounded to bf16",
+            .rope_rounding = LS_ROPE_FREQUENCIES)};
 
 ls_status ls_cause_rotary(ls_search *search)
 {
@@ -269,7 +250,7 @@ ls_status ls_cause_rotary(ls_search *search)
     if (search->config->position != LS_ROTARY || search->fits[LS_CAUSE_POSITIONS]) goto exit;
     if (search->node->phase == LS_GRAPH_UPDATE && search->of->own_inputs) goto exit;
     if (!ls_search_can_concern(search, TURNED)) goto exit;
-    LS_TRY(try_rounded(search));
+    LS_TRY_FORMS(search, roundings);
     LS_TRY(read_frequencies(search, frequencies, &done));
     if (done) LS_TRY(try_rules(search, frequencies));
     if (!search->fits[LS_CAUSE_ROTARY]) LS_TRY(try_in_use(search));

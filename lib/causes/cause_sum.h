@@ -2,7 +2,7 @@
 #ifndef LS_CAUSES_CAUSE_SUM_H
 #define LS_CAUSES_CAUSE_SUM_H
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 #include "step_graph/tensor_name.h"
 
 enum { LS_ADDENDS = 8 };

@@ -16,25 +16,27 @@ typedef struct target_set {
     int32_t label; /* of those that were added */
 } target_set;
 
+int ls_search_token_loss(const ls_search *search)
+{
+    for (int r = 0; r < (int)search->graph->count; r++)
+        if (search->graph->nodes[r].make == LS_MAKE_TOKEN_LOSS) return r;
+    return -1;
+}
+
 static ls_status try_set(ls_search *search, const target_set *set, const char *text)
 {
     ls_status status = LS_OK;
-    const ls_batch *batch = search->of->operands.batch;
+    ls_batch batch = *search->of->operands.batch;
     char counted[LS_EVIDENCE];
-    ls_change change = {0};
-    size_t valid = 0;
-    for (size_t t = 0; t < batch->B * batch->S; t++) valid += batch->targets[t] != LS_IGNORE;
-    for (int all = 0; all < 2 && !search->fits[LS_CAUSE_TARGET_SET]; all++) {
-        LS_TRY(ls_change_begin(&change, &search->of->operands));
-        change.batch.targets = set->targets;
-        change.variant.valid = all ? valid : 0;
+    batch.targets = set->targets;
+    for (int all = 0; all < 2; all++) {
+        const ls_variant variant = {.valid = all ? ls_targets_in(search, 0, batch.B) : 0};
         snprintf(counted, sizeof counted, "%s%s", text,
                  all ? ", the divisor being the right number of targets" : "");
-        LS_TRY(ls_search_try(search, LS_CAUSE_TARGET_SET, LS_TOKEN_LOSSES, &change, counted));
-        ls_change_end(&change);
+        LS_TRY(ls_search_try_batch(search, LS_CAUSE_TARGET_SET, LS_TOKEN_LOSSES, &variant, &batch,
+                                   counted));
     }
 exit:
-    ls_change_end(&change);
     return status;
 }
 

@@ -6,11 +6,124 @@
 #include "lockstep/partition/share.h"
 #include "causes/cause_targets.h"
 
-int ls_search_token_loss(const ls_search *search)
+/* ---- shifted targets, padded words ---- */
+
+/* How an end without a successor is filled. */
+enum { END_IGNORED, END_FIRST, END_LAST, END_NEXT_ROW, ENDS };
+
+static void shift_targets(const ls_batch *batch, int by, int end, int32_t *targets)
 {
-    for (int r = 0; r < (int)search->graph->count; r++)
-        if (search->graph->nodes[r].make == LS_MAKE_TOKEN_LOSS) return r;
-    return -1;
+    const size_t S = batch->S, n = batch->B * S;
+    for (size_t t = 0; t < n; t++) {
+        const size_t row = t / S * S, s = t % S;
+        const long to = (long)s + by;
+        if (to >= 0 && to < (long)S)
+            targets[t] = batch->targets[row + (size_t)to];
+        else if (end == END_FIRST)
+            targets[t] = batch->targets[row + (by > 0 ? 0 : S - 1)];
+        else if (end == END_LAST)
+            targets[t] = batch->targets[t];
+        else if (end == END_NEXT_ROW)
+            targets[t] = batch->targets[((long)t + by + (long)n) % (long)n];
+        else
+            targets[t] = LS_IGNORE;
+    }
+}
+
+static ls_status try_targets_given(ls_search *search, const int32_t *targets, size_t valid,
+                                   const char *text)
+{
+    const ls_variant variant = {.valid = valid};
+    ls_batch batch = *search->of->operands.batch;
+    batch.targets = targets;
+    return ls_search_try_batch(search, LS_CAUSE_TARGET_SHIFT, LS_TOKEN_LOSSES, &variant, &batch,
+                               text);
+}
+
+static ls_status try_targets(ls_search *search)
+{
+    ls_status status = LS_OK;
+    const ls_batch *batch = search->of->operands.batch;
+    const size_t n = batch->B * batch->S;
+    static const char *const ends[] = {", the last having none", ", the last that of the first",
+                                       ", the last its own",
+                                       ", the last that of the next sequence's first"};
+    char text[LS_EVIDENCE];
+    int32_t *targets = NULL;
+    if (!ls_search_can_concern(search, LS_TOKEN_LOSSES) || !batch->targets) goto exit;
+    if (!(targets = malloc(n * sizeof *targets)))
+        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for other targets");
+    const size_t valid = ls_targets_in(search, 0, batch->B);
+    for (int by = -1; by <= 1; by += 2)
+        for (int end = 0; end < ENDS; end++)
+            for (int counted = 0; counted < 2; counted++) {
+                shift_targets(batch, by, end, targets);
+                snprintf(text, sizeof text, "the target of token t is that of token t %s 1%s%s",
+                         by > 0 ? "+" : "-", by > 0 ? ends[end] : "",
+                         counted ? ", divided by the right number of targets" : "");
+                LS_TRY(try_targets_given(search, targets, counted ? valid : 0, text));
+            }
+    for (size_t by = 1; by < batch->B; by++) { /* as of another micro-batch */
+        for (size_t t = 0; t < n; t++) targets[t] = batch->targets[(t + by * batch->S) % n];
+        snprintf(text, sizeof text, "sequence b has the targets of sequence b + %zu (mod %zu)", by,
+                 batch->B);
+        LS_TRY(try_targets_given(search, targets, 0, text));
+    }
+    for (int all = 0; all < 2; all++) {
+        for (size_t t = 0; t < n; t++)
+            targets[t] = all || batch->targets[t] != LS_IGNORE ? batch->tokens[t] : LS_IGNORE;
+        LS_TRY(try_targets_given(search, targets, 0, "the target of a token is the token itself"));
+    }
+exit:
+    free(targets);
+    return status;
+}
+
+size_t ls_search_paddings(const ls_search *search, size_t words[LS_PADDINGS])
+{
+    const size_t V = search->config->vocab;
+    const size_t own = ls_axis_extent(ls_config_vocab_axis(search->config)) - V;
+    size_t n = 0;
+    if (own > 0) words[n++] = own;
+    for (size_t multiple = 2; multiple <= 1024; multiple++) {
+        const bool usual = (multiple & (multiple - 1)) == 0 || multiple % 128 == 0;
+        const size_t more = (multiple - V % multiple) % multiple;
+        bool new = usual &&more > 0 && n < LS_PADDINGS;
+        for (size_t i = 0; i < n; i++) new &= words[i] != more;
+        if (new) words[n++] = more;
+    }
+    return n;
+}
+
+static ls_status try_padding(ls_search *search)
+{
+    ls_status status = LS_OK;
+    char text[LS_EVIDENCE];
+    const size_t V = search->config->vocab;
+    size_t tried[LS_PADDINGS];
+    if (!ls_search_can_concern(search, LS_TOKEN_LOSSES)) goto exit;
+    for (size_t i = 0, n = ls_search_paddings(search, tried); i < n; i++) {
+        const ls_variant variant = {.padded_words = tried[i]};
+        snprintf(text, sizeof text,
+                 "padded words with logits of 0 are in the softmax: %zu of them, a vocabulary of "
+                 "%zu, not "
+                 "%zu",
+                 tried[i], V + tried[i], V);
+        LS_TRY(ls_search_try_variant(search, LS_CAUSE_PADDED_VOCABULARY, LS_TOKEN_LOSSES, &variant,
+                                     text));
+    }
+exit:
+    return status;
+}
+
+ls_status ls_cause_target_shift(ls_search *search)
+{
+    ls_status status = LS_OK;
+    if (search->node->phase == LS_GRAPH_UPDATE && search->of->own_inputs) goto exit;
+    LS_TRY(try_targets(search));
+    LS_TRY(try_padding(search));
+exit:
+    return status;
 }
 
 /* ---- counts of a share of the tokens ---- */

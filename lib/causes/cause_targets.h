@@ -2,7 +2,7 @@
 #ifndef LS_CAUSES_CAUSE_TARGETS_H
 #define LS_CAUSES_CAUSE_TARGETS_H
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 enum { LS_TOKEN_LOSSES = 1u << LS_MAKE_TOKEN_LOSS | 1u << LS_MAKE_MEAN };
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 #define KIND(kind) (1u << LS_MAKE_##kind)
 
@@ -18,29 +18,20 @@ static ls_status try_norm(ls_search *search)
 {
     ls_status status = LS_OK;
     const bool layer = search->config->norm == LS_LAYER_NORM;
-    const struct {
-        ls_cause cause;
-        ls_variant variant;
-        const char *text;
-    } forms[] = {
-        {LS_CAUSE_NORM_FORM,
-         {.centred_flipped = true},
-         layer ? "the mean is not subtracted: RMSNorm in the place of LayerNorm"
-               : "the mean is subtracted: LayerNorm in the place of RMSNorm"},
-        {LS_CAUSE_NORM_FORM,
-         {.weight_plus_one = true},
-         "the normalized values are multiplied by 1 + w"},
-        {LS_CAUSE_NORM_FORM, {.unweighted = true}, "the normalized values are not multiplied by w"},
-        {LS_CAUSE_LOST_TERM,
-         {.lost_term = LS_TERM_NORM_ALONG},
-         "the norm's gradient lacks its term - xhat mean(g xhat)"},
-        {LS_CAUSE_LOST_TERM,
-         {.lost_term = LS_TERM_NORM_MEAN},
-         "the norm's gradient lacks its term - mean(g)"}};
-    if (!ls_search_can_concern(search, KIND(NORM))) goto exit;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        LS_TRY(ls_search_try_variant(search, forms[i].cause, KIND(NORM), &forms[i].variant,
-                                     forms[i].text));
+    const ls_form forms[] = {
+        LS_FORM(NORM_FORM, KIND(NORM),
+                layer ? "the mean is not subtracted: RMSNorm in the place of LayerNorm"
+                      : "the mean is subtracted: LayerNorm in the place of RMSNorm",
+                .centred_flipped = true),
+        LS_FORM(NORM_FORM, KIND(NORM), "the normalized values are multiplied by 1 + w",
+                .weight_plus_one = true),
+        LS_FORM(NORM_FORM, KIND(NORM), "the normalized values are not multiplied by w",
+                .unweighted = true),
+        LS_FORM(LOST_TERM, KIND(NORM), "the norm's gradient lacks its term - xhat mean(g xhat)",
+                .lost_term = LS_TERM_NORM_ALONG),
+        LS_FORM(LOST_TERM, KIND(NORM), "the norm's gradient lacks its term - mean(g)",
+                .lost_term = LS_TERM_NORM_MEAN)};
+    LS_TRY_FORMS(search, forms);
 exit:
     return status;
 }
@@ -57,10 +48,8 @@ static ls_status fit_gelu(ls_search *search, size_t member, double right, const 
     if (!done || fabs(value / right - 1) <= ls_search_fit_slack(search)) goto exit;
     memcpy((char *)&variant + member, &value, sizeof value);
     snprintf(text, sizeof text, "%s in GELU is %.5g, not %.6g", name, value, right);
-    search->fitted = 1;
-    LS_TRY(ls_search_try_variant(search, LS_CAUSE_GELU_VARIANT, ACTIVATIONS, &variant, text));
+    LS_TRY(ls_search_try_fitted(search, LS_CAUSE_GELU_VARIANT, ACTIVATIONS, &variant, 1, text));
 exit:
-    search->fitted = 0;
     return status;
 }
 
@@ -86,14 +75,17 @@ exit:
 static ls_status try_written(ls_search *search)
 {
     ls_status status = LS_OK;
-    const ls_variant last = {.row_written = LS_ROW_LAST}, first = {.row_written = LS_ROW_FIRST};
-    if (search->node->make != LS_MAKE_PARAM_GRADIENT && search->of->own_inputs) goto exit;
-    if (!ls_search_can_concern(search, KIND(EMBEDDING))) goto exit;
-    LS_TRY(ls_search_try_variant(search, LS_CAUSE_ASSIGNED, KIND(EMBEDDING), &last,
-                                 "a row that several tokens took has the last one's part only: "
-                                 "rows are written by = where += should be"));
-    LS_TRY(ls_search_try_variant(search, LS_CAUSE_ASSIGNED, KIND(EMBEDDING), &first,
-                                 "a row that several tokens took has the first one's part only"));
+    static const ls_form forms[] = {
+        LS_FORM(ASSIGNED, KIND(EMBEDDING),
+                "a row that several tokens took has the last one's part only: rows are written by "
+                "= where "
+                "+= should be",
+                .row_written = LS_ROW_LAST),
+        LS_FORM(ASSIGNED, KIND(EMBEDDING),
+                "a row that several tokens took has the first one's part only",
+                .row_written = LS_ROW_FIRST)};
+    if (search->node->make == LS_MAKE_PARAM_GRADIENT || !search->of->own_inputs)
+        LS_TRY_FORMS(search, forms);
 exit:
     return status;
 }

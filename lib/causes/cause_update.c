@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 #define KIND(kind) (1u << LS_MAKE_##kind)
 
@@ -15,17 +15,11 @@
 
 static ls_status try_epsilon(ls_search *search, double eps)
 {
-    ls_status status = LS_OK;
-    ls_change change = {0};
     char text[LS_EVIDENCE];
-    LS_TRY(ls_change_begin(&change, &search->of->operands));
-    change.variant.clip_eps = eps;
+    const ls_variant variant = {.clip_eps = eps};
     snprintf(text, sizeof text, "gradients are scaled by %g / (norm + %.3g), not %g / norm",
              search->of->operands.max_norm, eps, search->of->operands.max_norm);
-    LS_TRY(ls_search_try(search, LS_CAUSE_CLIPPING_EPSILON, KIND(CLIPPED), &change, text));
-exit:
-    ls_change_end(&change);
-    return status;
+    return ls_search_try_variant(search, LS_CAUSE_CLIPPING_EPSILON, KIND(CLIPPED), &variant, text);
 }
 
 /* Whatever was added, from how the candidate is scaled: the power of ten that it is near, as people
@@ -36,13 +30,8 @@ static ls_status fit_epsilon(ls_search *search)
     const double *g = search->of->operands.values[search->node->inputs[0]];
     const double norm = *search->of->operands.values[search->node->inputs[1]];
     const double largest = 1e-2, unnamed = 1e-4;
-    double along = 0, squares = 0;
-    for (size_t i = 0; i < search->n; i++) {
-        along += search->candidate[i] * g[i];
-        squares += g[i] * g[i];
-    }
-    const double eps = search->of->operands.max_norm * squares / along - norm;
-    if (!(squares > 0 && eps > 0 && eps <= largest)) goto exit;
+    const double eps = search->of->operands.max_norm / ls_search_ratio(search, g) - norm;
+    if (!(eps > 0 && eps <= largest)) goto exit;
     const double round = pow(10, nearbyint(log10(eps)));
     if (fabs(eps - round) <= 0.01 * round + 4 * search->of->precision.u * norm)
         LS_TRY(try_epsilon(search, round));

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "lockstep/partition/share.h"
-#include "causes/cause_parts.h"
+#include "causes/families.h"
 
 enum { USES = 2 };
 

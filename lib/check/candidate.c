@@ -9,40 +9,6 @@
 #include "check/candidate_files.h"
 #include "golden/golden_files.h"
 
-/* ---- pieces ---- */
-
-ls_status ls_candidate_add(ls_candidate_files *files, const ls_golden *golden, uint64_t step,
-                           int node, ls_candidate_piece *piece)
-{
-    ls_status status = LS_OK;
-    const ls_golden_tensor *tensor = ls_golden_find(golden, step, node);
-    if (!tensor)
-        LS_FAIL(LS_ERR_INPUT, "%s: tensor %s: the golden directory has no step%llu/%s",
-                ls_show(piece->block.file), ls_show(piece->name), (unsigned long long)step,
-                golden->graph->nodes[node].name);
-    piece->golden = (size_t)(tensor - golden->tensors);
-    if (files->n_pieces == files->pieces_room) {
-        const size_t room = 2 * files->pieces_room + 64;
-        ls_candidate_piece *grown = realloc(files->pieces, room * sizeof *grown);
-        if (!grown) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(files->path));
-        files->pieces = grown;
-        files->pieces_room = room;
-    }
-    files->pieces[files->n_pieces++] = *piece;
-exit:
-    return status;
-}
-
-ls_candidate_block ls_candidate_block_of(const ls_candidate_file *file, const ls_tensor_info *info,
-                                         int micro_batch)
-{
-    return (ls_candidate_block){.rank = file->rank,
-                                .micro_batch = micro_batch,
-                                .file = file->path,
-                                .dtype = info->dtype,
-                                .values = info->data};
-}
-
 static ls_status take_own(ls_candidate_files *files, const ls_golden *golden,
                           const ls_candidate_file *file, const ls_tensor_info *info,
                           const ls_candidate_meaning *meaning)

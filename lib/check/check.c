@@ -393,7 +393,6 @@ ls_status ls_check(ls_judgement **ret_judgement, const ls_golden *golden,
     decide(check);
     LS_TRY(ls_check_work(check, find_aside, judgement->count, "looking at who reads what"));
     LS_TRY(ls_check_work(check, verify_unequal, judgement->count, "reading golden digests"));
-    if (!check->options.verdicts_only) LS_TRY(ls_check_find(check));
     *ret_judgement = judgement;
     judgement = NULL;
 exit:
@@ -406,12 +405,6 @@ void ls_judgement_destroy(ls_judgement **judgement)
 {
     ls_judgement *j = *judgement;
     if (!j) return;
-    for (size_t i = 0; i < j->n_findings; i++) {
-        free(j->findings[i].tensors);
-        free(j->findings[i].missing);
-        free(j->findings[i].before);
-    }
-    free(j->findings);
     free(j->tensors);
     ls_check_state_destroy(&j->inside);
     free(j);

@@ -1,10 +1,9 @@
-/* check.h - the judgement of a candidate: equal, explained or different, tensor by tensor, and of
- * those that are wrong, where the mistakes are and which ones they look like. */
+/* check.h - the judgement of a candidate: equal, explained or different, tensor by tensor. Which
+ * mistakes are behind what is different: causes/findings.h. */
 #ifndef LS_CHECK_CHECK_H
 #define LS_CHECK_CHECK_H
 
 #include "check/candidate.h"
-#include "causes/cause.h"
 
 typedef enum ls_verdict {
     LS_EQUAL = 0, /* same bits as the golden tensor, rounded to the candidate's format if that is
@@ -60,20 +59,6 @@ typedef struct ls_judged {
     uint64_t max_ulps;
 } ls_judged;
 
-/* One mistake: the tensors whose own operation is wrong, or that nothing wrong came into. */
-typedef struct ls_finding {
-    const ls_judged *tensor; /* the first, in order of execution */
-    size_t count;            /* all that look like the same mistake, it among them */
-    const ls_judged **tensors;
-    ls_suspicion suspicion;
-    /* When an operation's inputs are not all there, the mistake is at the tensor or in what is
-     * missing: what the candidate could add to narrow it, and the nearest tensors before that it
-     * has. */
-    size_t n_missing, n_before;
-    const ls_golden_tensor **missing;
-    const ls_judged **before;
-} ls_finding;
-
 typedef struct ls_check_options {
     const char *only; /* a pattern of names, with step or without, * and ?; NULL: all */
     bool complete;    /* every golden tensor must be there */
@@ -84,7 +69,6 @@ typedef struct ls_check_options {
     /* Computes an operation again only where the tensor lies outside the bound of whole runs: a
      * mistake that a whole run's rounding hides is not seen. */
     bool quick;
-    bool verdicts_only; /* looks for no causes: blame and findings stay empty */
     /* By dtype, LS_BF16 + 1 of them: what earlier judgements of the same golden directory found by
      * runs, and where this one leaves what it finds. The caller destroys them (bounds.h). NULL:
      * none are kept. */
@@ -105,24 +89,11 @@ typedef struct ls_judgement {
     ls_dtype mostly; /* BF16 or F16, when most of the candidate's forward and backward tensors are
                         in that or were taken for rounded to it; else F32 */
     const ls_judged *first; /* the first that differs, in order of execution; NULL: none */
-    /* The operation that is to blame for it: the earliest different tensor that is wrong by itself.
-     * NULL: the inputs of none are all there, see findings[0].missing. */
-    const ls_judged *blame;
-    ls_suspicion suspicion; /* of blame, or of findings[0] */
-    size_t n_findings;      /* in order of execution; one or more when something differs */
-    ls_finding *findings;
     /* Most operations that could be computed again are wrong by themselves: this is no run from
      * these weights on this batch. */
     bool unrelated;
-    /* Tensors that are wrong by themselves for no known cause in steps after the first mistake:
-     * what nobody writes down, the optimizer's state for one, may be wrong by then. */
-    size_t later;
-    size_t unexamined; /* wrong tensors beyond the LS_CHECK_EXAMINED whose cause was looked for */
-    struct ls_check *inside; /* for check*.c */
+    struct ls_check *inside; /* for check*.c and findings*.c */
 } ls_judgement;
-
-/* Causes are looked for at so many tensors at most. */
-enum { LS_CHECK_EXAMINED = 64 };
 
 /* Judges. Both stay open as long as the judgement lives.
  *
@@ -150,12 +121,6 @@ void ls_judgement_destroy(ls_judgement **judgement);
 /* "equal", "explained", "different"; "unknown", "within", "outside". */
 const char *ls_verdict_name(ls_verdict verdict);
 const char *ls_local_name(ls_local local);
-
-/* Whether a tensor of it is `finer`. */
-bool ls_finding_is_finer(const ls_finding *finding);
-
-/* What to look at in one's own code; NULL: nothing is suspected. */
-const char *ls_cause_remedy(ls_cause cause);
 
 /* The judged tensor of a name, with its step or without (then the first step that has it); NULL. */
 const ls_judged *ls_judgement_find(const ls_judgement *judgement, const char *name);

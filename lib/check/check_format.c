@@ -5,6 +5,7 @@
  * what happens to whole tensors; everything else goes by the definition. */
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lockstep/base/widen.h"
@@ -31,6 +32,17 @@ bool ls_check_is_coarser(ls_dtype a, ls_dtype b)
 ls_dtype ls_check_coarser(ls_dtype a, ls_dtype b)
 {
     return ls_check_is_coarser(a, b) ? a : b;
+}
+
+ls_status ls_check_widen(double **ret_values, ls_dtype dtype, const void *values, size_t count)
+{
+    ls_status status = LS_OK;
+    double *wide = malloc((count ? count : 1) * sizeof *wide);
+    if (!wide) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu numbers to compare", count);
+    ls_widen(LS_F64, wide, dtype, values, count);
+    *ret_values = wide;
+exit:
+    return status;
 }
 
 /* ---- rounding ---- */

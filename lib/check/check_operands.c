@@ -11,17 +11,6 @@
 #include "check/check_parts.h"
 #include "train/training.h"
 
-ls_status ls_check_widen(double **ret_values, ls_dtype dtype, const void *values, size_t count)
-{
-    ls_status status = LS_OK;
-    double *wide = malloc((count ? count : 1) * sizeof *wide);
-    if (!wide) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu numbers to compare", count);
-    ls_widen(LS_F64, wide, dtype, values, count);
-    *ret_values = wide;
-exit:
-    return status;
-}
-
 void ls_check_unload(ls_check_operands *loaded)
 {
     for (size_t i = 0; i < loaded->rooms; i++) free(loaded->room[i]);
@@ -195,18 +184,6 @@ exit:
 
 /* ---- all of it ---- */
 
-/* Whether a gradient adds rows of an embedding, which programs that say that they compute in bf16
- * add up in bf16. */
-static bool adds_rows(const ls_graph *graph, const ls_graph_node *node)
-{
-    if (node->make != LS_MAKE_PARAM_GRADIENT) return false;
-    for (int r = 0; r < (int)graph->count; r++)
-        if (graph->nodes[r].make == LS_MAKE_EMBEDDING &&
-            ls_graph_param_slot(&graph->nodes[r], node->params[0]) >= 0)
-            return node->of < 0 || node->of == r;
-    return false;
-}
-
 static void settle_precision(ls_check_operands *loaded, const struct ls_check *check,
                              const ls_check_place *place)
 {
@@ -218,8 +195,9 @@ static void settle_precision(ls_check_operands *loaded, const struct ls_check *c
     if (check->candidate->has_layout && ls_layout_ranks(&check->candidate->layout) > PARTS)
         parts = (size_t)ls_layout_ranks(&check->candidate->layout);
     loaded->precision = ls_precision_of(loaded->coarsest, parts);
+    /* Programs that say that they compute in bf16 add up an embedding's rows in bf16. */
     if (check->options.has_computed && check->options.computed == LS_BF16 &&
-        adds_rows(check->graph, node))
+        ls_check_embedding_of(check->graph, node) >= 0)
         loaded->precision.sum = loaded->precision.u;
     /* What the optimizer keeps was rounded once more in every step before. */
     if (node->make == LS_MAKE_UPDATED)

@@ -5,12 +5,17 @@
 #include "golden/bounds.h"
 #include "golden/bounds_moved.h"
 #include "check/check.h"
+#include "step_graph/operation.h"
 
 /* ---- check_format.c: formats of numbers ---- */
 
 /* Whether a's unit roundoff is larger than b's; and the coarser of two. */
 bool ls_check_is_coarser(ls_dtype a, ls_dtype b);
 ls_dtype ls_check_coarser(ls_dtype a, ls_dtype b);
+
+/* A tensor of the candidate / of the golden directory in binary64; the caller frees it. */
+ls_status ls_check_widen(double **ret_values, ls_dtype dtype, const void *values,
+                         size_t count) LS_MUST_USE;
 
 /* value rounded to nearest, ties to even, in a format; beyond its range: infinity. In place. */
 void ls_check_round(ls_dtype format, double *values, size_t count);
@@ -95,6 +100,9 @@ const int *ls_check_inputs(const struct ls_check *check, int node, size_t *ret_c
 /* Parameters that a node reads: those before the step. */
 const int *ls_check_reads(const struct ls_check *check, int node, size_t *ret_count);
 
+/* The embedding whose rows a parameter's gradient adds up; -1: none. */
+int ls_check_embedding_of(const ls_graph *graph, const ls_graph_node *gradient);
+
 /* Whether the golden directory lets this node be computed again: not one that it was given. */
 bool ls_check_has_operation(const struct ls_check *check, const ls_check_place *place);
 
@@ -157,10 +165,6 @@ ls_status ls_check_load(ls_check_operands *ret_loaded, const struct ls_check *ch
                         const ls_check_place *place, bool fill, bool everything) LS_MUST_USE;
 void ls_check_unload(ls_check_operands *loaded);
 
-/* A tensor of the candidate / of the golden directory in binary64; the caller frees it. */
-ls_status ls_check_widen(double **ret_values, ls_dtype dtype, const void *values,
-                         size_t count) LS_MUST_USE;
-
 /* ---- check_distance.c ---- */
 
 /* Elements that are not allowed: how many, and the first. */
@@ -193,34 +197,5 @@ ls_status ls_check_again(const struct ls_check *check, const ls_check_place *pla
 /* Whether `value` may stand for `right`: both NaN, the same infinity, or |value - right| <= bound.
  */
 bool ls_check_allowed(double value, double right, double bound);
-
-/* ---- check_group.c ---- */
-
-/* The finding that a root belongs to; NULL: none. examined: its cause was looked for. */
-ls_finding *ls_check_group(const struct ls_check *check, const ls_judged *root,
-                           const ls_suspicion *suspicion, bool examined);
-/* The finding with a cause that explains every tensor of one without; NULL. */
-const ls_finding *ls_check_explained_by(const struct ls_check *check, const ls_finding *unnamed);
-/* Whether a root without a cause is in a step after one with a mistake. */
-bool ls_check_comes_later(const struct ls_check *check, const ls_judged *root,
-                          const ls_suspicion *suspicion);
-/* The finding without a cause whose missing tensors another's share, cut down to those; NULL. */
-ls_finding *ls_check_share_missing(const ls_judgement *judgement, const ls_finding *other);
-
-/* ---- check_silent.c ---- */
-
-/* Whether no cause can be read from a wrong tensor: NaN or infinity, or nothing but losses. Then
- * the evidence says so. */
-bool ls_check_says_nothing(const struct ls_check *check, const ls_judged *judged,
-                           ls_suspicion *ret_suspicion);
-/* Whether a tensor holds NaN or infinity, as another one before it does. */
-bool ls_check_follows_from_nan(const struct ls_check *check, const ls_judged *judged);
-/* Whether it is one number whose inputs the candidate does not have. */
-bool ls_check_is_one_number(const ls_judged *judged);
-
-/* ---- check_findings.c ---- */
-
-/* Which tensors are wrong by themselves, and why. */
-ls_status ls_check_find(struct ls_check *check) LS_MUST_USE;
 
 #endif

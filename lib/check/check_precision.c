@@ -272,10 +272,3 @@ void ls_check_find_finer(struct ls_check *check)
                         reads_coarse(check, judged->golden, judgement->mostly);
     }
 }
-
-bool ls_finding_is_finer(const ls_finding *finding)
-{
-    for (size_t i = 0; i < finding->count; i++)
-        if (finding->tensors[i]->finer) return true;
-    return false;
-}

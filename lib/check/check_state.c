@@ -33,6 +33,16 @@ const int *ls_check_reads(const struct ls_check *check, int node, size_t *ret_co
     return check->reads + begin;
 }
 
+int ls_check_embedding_of(const ls_graph *graph, const ls_graph_node *gradient)
+{
+    if (gradient->make != LS_MAKE_PARAM_GRADIENT) return -1;
+    for (int r = 0; r < (int)graph->count && graph->nodes[r].phase == LS_GRAPH_FORWARD; r++)
+        if (graph->nodes[r].make == LS_MAKE_EMBEDDING && (gradient->of < 0 || gradient->of == r) &&
+            ls_graph_param_slot(&graph->nodes[r], gradient->params[0]) >= 0)
+            return r;
+    return -1;
+}
+
 bool ls_check_has_operation(const struct ls_check *check, const ls_check_place *place)
 {
     (void)check;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "causes/findings.h"
 #include "golden/dump.h"
 #include "job/job_check.h"
 #include "job/job_layouts.h"
@@ -169,16 +170,17 @@ exit:
 }
 
 /* The first mistake, in words. */
-static void say_mistake(ls_job_facts *facts, const ls_judgement *judgement)
+static void say_mistake(ls_job_facts *facts, const ls_findings *findings)
 {
-    if (judgement->first) ls_job_facts_say(facts, "first", judgement->first->golden->name);
-    if (judgement->n_findings == 0) return;
-    const ls_suspicion *s = &judgement->findings[0].suspicion;
-    const char *remedy = ls_cause_remedy(s->cause);
-    ls_job_facts_say(facts, "cause", ls_cause_key(s->cause));
-    ls_job_facts_say(facts, "mistake", ls_cause_text(s->cause));
+    const ls_judged *first = findings->of->first;
+    if (first) ls_job_facts_say(facts, "first", first->golden->name);
+    if (findings->count == 0) return;
+    const ls_suspicion *s = &findings->list[0].suspicion;
+    const ls_mistake *mistake = ls_mistake_of(s->cause);
+    ls_job_facts_say(facts, "cause", mistake->key);
+    ls_job_facts_say(facts, "mistake", mistake->sentence);
     ls_job_facts_say(facts, "evidence", s->evidence);
-    ls_job_facts_say(facts, "remedy", remedy ? remedy : "");
+    ls_job_facts_say(facts, "remedy", mistake->remedy ? mistake->remedy : "");
 }
 
 ls_status ls_job_check(ls_job *job, const char *golden, const char *candidate)
@@ -190,21 +192,24 @@ ls_status ls_job_check(ls_job *job, const char *golden, const char *candidate)
     ls_golden *opened = NULL;
     ls_candidate *tensors = NULL;
     ls_judgement *judgement = NULL;
+    ls_findings *findings = NULL;
     const ls_check_options more = {.stop = &job->stop};
     ls_job_facts *facts = &job->facts;
     *facts = (ls_job_facts){0};
     ls_job_check_options(&settings, &table);
     LS_TRY(ls_job_parse(job, LS_ACTION_CHECK, &table, &words));
     LS_TRY(ls_job_check_run(&settings, golden, candidate, &more, &opened, &tensors, &judgement));
+    LS_TRY(ls_findings_create(&findings, judgement));
     ls_job_facts_set(facts, "tensors", (double)judgement->count);
     ls_job_facts_set(facts, "equal", (double)judgement->equal);
     ls_job_facts_set(facts, "explained", (double)judgement->explained);
     ls_job_facts_set(facts, "different", (double)judgement->different);
     ls_job_facts_set(facts, "not_judged", (double)judgement->unjudged);
-    ls_job_facts_set(facts, "mistakes", (double)judgement->n_findings);
-    say_mistake(facts, judgement);
+    ls_job_facts_set(facts, "mistakes", (double)findings->count);
+    say_mistake(facts, findings);
     if (judgement->different > 0 || ls_job_nothing_judged(judgement)) status = LS_DIFFERENT;
 exit:
+    ls_findings_destroy(&findings);
     ls_judgement_destroy(&judgement);
     ls_candidate_close(&tensors);
     ls_golden_close(&opened);

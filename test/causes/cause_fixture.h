@@ -191,13 +191,14 @@ static inline void expect_found(const scene *s, const char *name, ls_suspicion f
                                 ls_cause cause, const char *evidence)
 {
     ck_assert_msg(found.cause == cause, "%s: %s is called '%s' (%s), not '%s'", s->config.name,
-                  name, ls_cause_text(found.cause), found.evidence, ls_cause_text(cause));
+                  name, ls_mistake_of(found.cause)->sentence, found.evidence,
+                  ls_mistake_of(cause)->sentence);
     if (evidence)
         ck_assert_msg(strstr(found.evidence, evidence) != NULL, "%s: '%s' is not in '%s'", name,
                       evidence, found.evidence);
     if (getenv("LS_TEST_SHOW"))
-        printf("%s %s: %s: %s (also %zu)\n", s->config.name, name, ls_cause_text(found.cause),
-               found.evidence, found.also);
+        printf("%s %s: %s: %s (also %zu)\n", s->config.name, name,
+               ls_mistake_of(found.cause)->sentence, found.evidence, found.also);
 }
 
 /* Names the values' mistake, and frees them. */

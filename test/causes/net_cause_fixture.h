@@ -5,6 +5,7 @@
 
 #include "lockstep/io/safetensors.h"
 #include "lockstep/partition/share.h"
+#include "causes/findings.h"
 #include "golden/net_golden_fixture.h"
 
 static ls_golden *golden;
@@ -75,22 +76,25 @@ static inline void judged(const char *path, const char *wrong, ls_cause cause, c
 {
     ls_candidate *candidate = NULL;
     ls_judgement *judgement = NULL;
+    ls_findings *findings = NULL;
     ASSERT_OK(ls_candidate_open(&candidate, golden, path, NULL));
     ASSERT_OK(ls_check(&judgement, golden, candidate, NULL));
+    ASSERT_OK(ls_findings_create(&findings, judgement));
     if (cause == LS_CAUSE_NONE && !wrong) {
         ck_assert_uint_eq(judgement->different, 0);
     } else {
-        ck_assert_uint_ge(judgement->n_findings, 1);
-        const ls_finding *finding = &judgement->findings[0];
+        ck_assert_uint_ge(findings->count, 1);
+        const ls_finding *finding = &findings->list[0];
         ck_assert_msg(strstr(finding->tensor->golden->name, wrong) != NULL, "%s, not %s",
                       finding->tensor->golden->name, wrong);
         ck_assert_msg(finding->suspicion.cause == cause, "%s: \"%s\" (%s), not \"%s\"", wrong,
-                      ls_cause_text(finding->suspicion.cause), finding->suspicion.evidence,
-                      ls_cause_text(cause));
+                      ls_mistake_of(finding->suspicion.cause)->sentence,
+                      finding->suspicion.evidence, ls_mistake_of(cause)->sentence);
         ck_assert_msg(strstr(finding->suspicion.evidence, evidence) != NULL, "no \"%s\" in \"%s\"",
                       evidence, finding->suspicion.evidence);
-        ck_assert_uint_eq(judgement->n_findings, 1);
+        ck_assert_uint_eq(findings->count, 1);
     }
+    ls_findings_destroy(&findings);
     ls_judgement_destroy(&judgement);
     ls_candidate_close(&candidate);
 }

@@ -145,11 +145,11 @@ static const char *findings_of(const check_fixture *c)
     static char text[4000];
     size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < c->judgement->n_findings && used < 3500; i++) {
-        const ls_finding *f = &c->judgement->findings[i];
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s (%zu tensors): %s: %s\n",
-                                 f->tensor->golden->name, f->count,
-                                 ls_cause_text(f->suspicion.cause), f->suspicion.evidence);
+    for (size_t i = 0; i < c->findings->count && used < 3500; i++) {
+        const ls_finding *f = &c->findings->list[i];
+        used += (size_t)snprintf(
+            text + used, sizeof text - used, "%s (%zu tensors): %s: %s\n", f->tensor->golden->name,
+            f->count, ls_mistake_of(f->suspicion.cause)->sentence, f->suspicion.evidence);
     }
     return text;
 }
@@ -164,19 +164,19 @@ START_TEST(one_mistake)
     for (int coarse = 0; coarse < 2; coarse++) {
         candidate_computed(&c, coarse ? LS_BF16 : LS_F32, otherwise);
         check_fixture_judge(&c, NULL);
-        const ls_judgement *j = c.judgement;
+        const ls_findings *f = c.findings;
         if (getenv("LS_TEST_SHOW")) printf("%s\n", findings_of(&c));
-        for (size_t i = 0; i < j->n_findings; i++) {
-            const ls_cause cause = j->findings[i].suspicion.cause;
+        for (size_t i = 0; i < f->count; i++) {
+            const ls_cause cause = f->list[i].suspicion.cause;
             ck_assert_msg(cause == row->cause || (coarse && cause == LS_CAUSE_NONE),
-                          "%s: not '%s' but\n%s", row->model, ls_cause_text(row->cause),
+                          "%s: not '%s' but\n%s", row->model, ls_mistake_of(row->cause)->sentence,
                           findings_of(&c));
         }
         if (coarse) continue;
-        ck_assert_msg(j->n_findings == 1, "%s, %s:\n%s", row->model, ls_cause_text(row->cause),
+        ck_assert_msg(f->count == 1, "%s, %s:\n%s", row->model, ls_mistake_of(row->cause)->sentence,
                       findings_of(&c));
-        ck_assert_msg(strstr(j->findings[0].tensor->golden->name, row->first) != NULL &&
-                          strstr(j->findings[0].suspicion.evidence, row->text) != NULL,
+        ck_assert_msg(strstr(f->list[0].tensor->golden->name, row->first) != NULL &&
+                          strstr(f->list[0].suspicion.evidence, row->text) != NULL,
                       "%s: not '%s' in\n%s", row->model, row->text, findings_of(&c));
     }
     check_fixture_end(&c);

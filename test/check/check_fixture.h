@@ -6,7 +6,7 @@
  *     candidate_computed(&c, LS_BF16, mistake);          every operation in binary64, rounded to a
  *                                                        format; `mistake` may change each
  *     candidate_drop(&c, "*.gate");
- *     check_fixture_judge(&c, NULL);                     c.judgement
+ *     check_fixture_judge(&c, NULL);                     c.judgement, c.findings
  *     check_fixture_end(&c); */
 #ifndef TEST_CHECK_CHECK_FIXTURE_H
 #define TEST_CHECK_CHECK_FIXTURE_H
@@ -15,8 +15,7 @@
 #include <pthread.h>
 
 #include "io/scratch.h"
-#include "check/check.h"
-#include "check/check_parts.h"
+#include "causes/findings_parts.h"
 #include "golden/golden_fixture.h"
 #include "train/training.h"
 
@@ -35,6 +34,7 @@ struct check_fixture {
     ls_candidate candidate;
     void **bytes;
     ls_judgement *judgement;
+    ls_findings *findings;
     void *context; /* for mistakes */
 };
 
@@ -288,6 +288,7 @@ static inline void candidate_pack(check_fixture *c)
 
 static inline void check_fixture_forget(check_fixture *c)
 {
+    ls_findings_destroy(&c->findings);
     ls_judgement_destroy(&c->judgement);
     for (size_t i = 0; i < c->candidate.count; i++) free(c->bytes[i]);
     free(c->bytes);
@@ -301,7 +302,8 @@ static inline ls_status check_fixture_try(check_fixture *c, const ls_check_optio
 {
     check_fixture_forget(c);
     candidate_pack(c);
-    return ls_check(&c->judgement, c->golden, &c->candidate, options);
+    const ls_status status = ls_check(&c->judgement, c->golden, &c->candidate, options);
+    return status == LS_OK ? ls_findings_create(&c->findings, c->judgement) : status;
 }
 
 static inline void check_fixture_judge(check_fixture *c, const ls_check_options *options)
@@ -329,10 +331,10 @@ static inline const ls_judged *judged_of(const check_fixture *c, const char *nam
 /* The finding that a tensor belongs to. */
 static inline const ls_finding *finding_at(const check_fixture *c, const char *name)
 {
-    for (size_t i = 0; i < c->judgement->n_findings; i++)
-        for (size_t k = 0; k < c->judgement->findings[i].count; k++)
-            if (strcmp(c->judgement->findings[i].tensors[k]->golden->name, name) == 0)
-                return &c->judgement->findings[i];
+    for (size_t i = 0; i < c->findings->count; i++)
+        for (size_t k = 0; k < c->findings->list[i].count; k++)
+            if (strcmp(c->findings->list[i].tensors[k]->golden->name, name) == 0)
+                return &c->findings->list[i];
     ck_abort_msg("nothing was found at %s", name);
 }
 
@@ -358,8 +360,8 @@ static inline void expect_none_different(const check_fixture *c)
     ck_assert_msg(c->judgement->different == 0, "%zu different:\n%s", c->judgement->different,
                   what_differs(c));
     ck_assert_ptr_null(c->judgement->first);
-    ck_assert_uint_eq(c->judgement->n_findings, 0);
-    ck_assert_int_eq(c->judgement->suspicion.cause, LS_CAUSE_NONE);
+    ck_assert_uint_eq(c->findings->count, 0);
+    ck_assert_int_eq(c->findings->suspicion.cause, LS_CAUSE_NONE);
 }
 
 #endif

@@ -123,23 +123,23 @@ START_TEST(what_is_one_mistake)
     check_fixture_begin(&c, &config, 2);
     candidate_from_run(&c, LS_ENGINE_PORTABLE, NULL);
     check_fixture_judge(&c, NULL);
-    ls_judgement *j = c.judgement;
-    ck_assert_uint_eq(j->n_findings, 0);
-    j->findings = calloc(1, sizeof *j->findings);
-    j->findings->tensors = calloc(1, sizeof *j->findings->tensors);
-    j->n_findings = 1;
+    ls_findings *f = c.findings;
+    ck_assert_uint_eq(f->count, 0);
+    f->list = calloc(1, sizeof *f->list);
+    f->list->tensors = calloc(1, sizeof *f->list->tensors);
+    f->count = 1;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const ls_judged *root = judged_of(&c, rows[i].root);
         const ls_suspicion suspicion = {.cause = rows[i].its,
                                         .also = rows[i].other != LS_CAUSE_NONE,
                                         .others = {rows[i].other}};
-        j->findings->tensor = j->findings->tensors[0] = judged_of(&c, rows[i].known);
-        j->findings->count = 1;
-        j->findings->suspicion.cause = rows[i].cause;
-        ck_assert_msg(ls_check_group(j->inside, root, &suspicion, rows[i].examined) ==
-                          (rows[i].joins ? j->findings : NULL),
+        f->list->tensor = f->list->tensors[0] = judged_of(&c, rows[i].known);
+        f->list->count = 1;
+        f->list->suspicion.cause = rows[i].cause;
+        ck_assert_msg(ls_findings_group(f, root, &suspicion, rows[i].examined) ==
+                          (rows[i].joins ? f->list : NULL),
                       "row %zu: %s", i, rows[i].root);
-        ck_assert_msg(ls_check_comes_later(j->inside, root, &suspicion) == rows[i].later,
+        ck_assert_msg(ls_findings_come_before(f, root, &suspicion) == rows[i].later,
                       "row %zu: %s, later", i, rows[i].root);
     }
     check_fixture_end(&c);
@@ -200,9 +200,9 @@ START_TEST(shifted_targets_and_their_mean)
     candidate_computed(&c, LS_F32, other_targets);
     check_fixture_judge(&c, NULL);
     ck_assert_int_eq(judged_of(&c, "loss")->local, LS_LOCAL_OUTSIDE);
-    ck_assert_uint_eq(c.judgement->n_findings, 1);
-    ck_assert_int_eq(c.judgement->findings[0].suspicion.cause, LS_CAUSE_TARGET_SHIFT);
-    ck_assert_ptr_eq(finding_at(&c, "step1/loss"), &c.judgement->findings[0]);
+    ck_assert_uint_eq(c.findings->count, 1);
+    ck_assert_int_eq(c.findings->list[0].suspicion.cause, LS_CAUSE_TARGET_SHIFT);
+    ck_assert_ptr_eq(finding_at(&c, "step1/loss"), &c.findings->list[0]);
     check_fixture_end(&c);
 }
 END_TEST
@@ -220,9 +220,9 @@ START_TEST(lost_targets_in_loss_and_gradients)
     candidate_computed(&c, LS_F32, other_targets);
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) candidate_drop(&c, absent[i]);
     check_fixture_judge(&c, NULL);
-    ck_assert_uint_eq(c.judgement->n_findings, 1);
-    ck_assert_int_eq(c.judgement->findings[0].suspicion.cause, LS_CAUSE_TARGET_SET);
-    ck_assert_ptr_eq(finding_at(&c, "step0/loss"), &c.judgement->findings[0]);
+    ck_assert_uint_eq(c.findings->count, 1);
+    ck_assert_int_eq(c.findings->list[0].suspicion.cause, LS_CAUSE_TARGET_SET);
+    ck_assert_ptr_eq(finding_at(&c, "step0/loss"), &c.findings->list[0]);
     check_fixture_end(&c);
 }
 END_TEST
@@ -252,7 +252,7 @@ START_TEST(a_tied_embedding_summed_on_one_side)
     check_fixture_begin(&c, &config, 1);
     candidate_computed(&c, LS_F32, head_not_summed);
     check_fixture_judge(&c, NULL);
-    ck_assert_uint_eq(c.judgement->n_findings, 2);
+    ck_assert_uint_eq(c.findings->count, 2);
     ck_assert_int_eq(finding_at(&c, "step0/grad.token_embedding.weight.as_head")->suspicion.cause,
                      LS_CAUSE_NOT_REDUCED);
     ck_assert_int_eq(finding_at(&c, "step0/grad.token_embedding.weight")->suspicion.cause,

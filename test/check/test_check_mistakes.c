@@ -83,15 +83,15 @@ START_TEST(one_wrong_operation_is_blamed)
     snprintf(name, sizeof name, "step0/%s", places[_i]);
     ck_assert_ptr_nonnull(c.judgement->first);
     ck_assert_str_eq(c.judgement->first->golden->name, name);
-    ck_assert_ptr_eq(c.judgement->blame, c.judgement->first);
-    ck_assert_int_eq(c.judgement->blame->local, LS_LOCAL_OUTSIDE);
-    ck_assert_uint_gt(c.judgement->blame->outside, 0);
-    ck_assert_uint_eq(c.judgement->n_findings, 1);
-    ck_assert_uint_eq(c.judgement->findings[0].count, 1);
+    ck_assert_ptr_eq(c.findings->blame, c.judgement->first);
+    ck_assert_int_eq(c.findings->blame->local, LS_LOCAL_OUTSIDE);
+    ck_assert_uint_gt(c.findings->blame->outside, 0);
+    ck_assert_uint_eq(c.findings->count, 1);
+    ck_assert_uint_eq(c.findings->list[0].count, 1);
     ck_assert(!c.judgement->unrelated);
     for (size_t i = 0; i < c.judgement->count; i++) {
         const ls_judged *j = &c.judgement->tensors[i];
-        if (j == c.judgement->blame || j->verdict == LS_EQUAL) continue;
+        if (j == c.findings->blame || j->verdict == LS_EQUAL) continue;
         ck_assert_msg(j->local == LS_LOCAL_WITHIN, "%s: %.3g of %.3g", j->golden->name,
                       j->local_error, j->local_bound);
         ck_assert(!j->aside);
@@ -119,7 +119,7 @@ START_TEST(a_small_mistake_is_seen_by_the_operation)
     ck_assert(j->within); /* else this says nothing */
     ck_assert_int_eq(j->local, LS_LOCAL_OUTSIDE);
     ck_assert_int_eq(j->verdict, LS_DIFFERENT_TENSOR);
-    ck_assert_ptr_eq(c.judgement->blame, j);
+    ck_assert_ptr_eq(c.findings->blame, j);
     check_fixture_judge(&c, &(ls_check_options){.quick = true});
     expect_none_different(&c);
     ck_assert_int_eq(judged_of(&c, "layers.1.layer")->local, LS_LOCAL_UNKNOWN);
@@ -137,8 +137,8 @@ START_TEST(a_quick_judgement_finds_what_is_large)
     candidate_computed(&c, LS_F32, one_operation);
     check_fixture_judge(&c, &(ls_check_options){.quick = true});
     ck_assert_str_eq(c.judgement->first->golden->name, "step0/layers.1.up");
-    ck_assert_ptr_eq(c.judgement->blame, c.judgement->first);
-    ck_assert_uint_eq(c.judgement->n_findings, 1);
+    ck_assert_ptr_eq(c.findings->blame, c.judgement->first);
+    ck_assert_uint_eq(c.findings->count, 1);
     check_fixture_end(&c);
 }
 END_TEST
@@ -154,10 +154,10 @@ START_TEST(three_mistakes_are_three_findings)
     if (_i) write_as(&c, LS_F32);
     check_fixture_judge(&c, NULL);
     ck_assert_str_eq(c.judgement->first->golden->name, "step0/layers.0.attention");
-    ck_assert_ptr_eq(c.judgement->blame, c.judgement->first);
-    ck_assert_int_eq(c.judgement->suspicion.cause, LS_CAUSE_BIAS_PER_RANK);
+    ck_assert_ptr_eq(c.findings->blame, c.judgement->first);
+    ck_assert_int_eq(c.findings->suspicion.cause, LS_CAUSE_BIAS_PER_RANK);
     const ls_finding *bias = finding_at(&c, "step0/layers.0.attention");
-    ck_assert_ptr_eq(bias, &c.judgement->findings[0]);
+    ck_assert_ptr_eq(bias, &c.findings->list[0]);
     ck_assert_int_eq(bias->suspicion.cause, LS_CAUSE_BIAS_PER_RANK);
     ck_assert_uint_eq(bias->count, 2); /* both layers: one mistake */
     ck_assert_ptr_eq(finding_at(&c, "step0/layers.1.attention"), bias);
@@ -165,7 +165,7 @@ START_TEST(three_mistakes_are_three_findings)
     ck_assert_int_eq(mean->suspicion.cause, LS_CAUSE_AVERAGED);
     ck_assert_ptr_eq(finding_at(&c, "step0/grad.layers.0.mlp.down.weight"), mean);
     if (_i == 0) { /* a hundredth is lost in bf16 */
-        ck_assert_uint_eq(c.judgement->n_findings, 3);
+        ck_assert_uint_eq(c.findings->count, 3);
         ck_assert_int_eq(finding_at(&c, "step0/layers.1.activation")->suspicion.cause,
                          LS_CAUSE_NONE);
     }
@@ -197,10 +197,10 @@ START_TEST(what_follows_from_a_mistake_is_the_same_one)
     check_fixture_begin(&c, &config, 1);
     candidate_computed(&c, LS_F32, halves_swapped);
     check_fixture_judge(&c, NULL);
-    ck_assert_uint_eq(c.judgement->n_findings, 1);
-    ck_assert_int_eq(c.judgement->findings[0].suspicion.cause, LS_CAUSE_SHARD_ORDER);
+    ck_assert_uint_eq(c.findings->count, 1);
+    ck_assert_int_eq(c.findings->list[0].suspicion.cause, LS_CAUSE_SHARD_ORDER);
     ck_assert_ptr_eq(finding_at(&c, "step0/param.layers.0.attention.query.weight"),
-                     &c.judgement->findings[0]);
+                     &c.findings->list[0]);
     check_fixture_end(&c);
 }
 END_TEST
@@ -225,9 +225,9 @@ START_TEST(later_steps_are_not_taken_apart)
     for (size_t i = 0; i < ls_graph_elements(c.f.graph, node); i++)
         c.mine[1][node][i] = sin((double)i);
     check_fixture_judge(&c, NULL);
-    ck_assert_uint_eq(c.judgement->n_findings, 1);
-    ck_assert_uint_eq(c.judgement->findings[0].tensor->golden->step, 0);
-    ck_assert_uint_gt(c.judgement->later, 0);
+    ck_assert_uint_eq(c.findings->count, 1);
+    ck_assert_uint_eq(c.findings->list[0].tensor->golden->step, 0);
+    ck_assert_uint_gt(c.findings->later, 0);
     check_fixture_end(&c);
 }
 END_TEST
@@ -252,7 +252,7 @@ START_TEST(an_unrelated_run_is_called_so)
     ck_assert(c.judgement->unrelated);
     ck_assert_uint_eq(c.judgement->equal, 0);
     ck_assert_str_eq(c.judgement->first->golden->name, "step0/embedding");
-    ck_assert_uint_gt(c.judgement->unexamined, 0);
+    ck_assert_uint_gt(c.findings->unexamined, 0);
     check_fixture_end(&c);
 }
 END_TEST
@@ -273,7 +273,7 @@ START_TEST(a_tensor_written_wrongly_is_aside)
     ck_assert_ptr_eq(c.judgement->first, j);
     ck_assert(j->aside);
     ck_assert_int_eq(j->local, LS_LOCAL_OUTSIDE);
-    ck_assert_uint_eq(c.judgement->n_findings, 1);
+    ck_assert_uint_eq(c.findings->count, 1);
     ck_assert_int_eq(judged_of(&c, "layers.0.norm2")->verdict, LS_EXPLAINED);
     ck_assert_int_eq(judged_of(&c, "layers.0.norm2")->local, LS_LOCAL_OUTSIDE);
     check_fixture_end(&c);
@@ -298,11 +298,12 @@ START_TEST(replicas_that_differ_are_different)
         t->ranks = 4;
     }
     fixture_ok(ls_check(&c.judgement, c.golden, &c.candidate, NULL));
+    fixture_ok(ls_findings_create(&c.findings, c.judgement));
     ck_assert_uint_eq(c.judgement->different, 1);
     ck_assert_uint_eq(c.judgement->equal, c.golden->count - 1);
     ck_assert_str_eq(c.judgement->first->golden->name, "step0/grad.layers.0.norm1.weight");
-    ck_assert_ptr_eq(c.judgement->blame, c.judgement->first);
-    ck_assert_uint_eq(c.judgement->n_findings, 1);
+    ck_assert_ptr_eq(c.findings->blame, c.judgement->first);
+    ck_assert_uint_eq(c.findings->count, 1);
     check_fixture_end(&c);
 }
 END_TEST
@@ -322,9 +323,9 @@ START_TEST(what_is_missing_is_said)
     check_fixture_judge(&c, NULL);
     ck_assert_str_eq(c.judgement->first->golden->name, "step0/layers.1.mlp");
     ck_assert_int_eq(c.judgement->first->local, LS_LOCAL_UNKNOWN);
-    ck_assert_ptr_null(c.judgement->blame);
-    ck_assert_uint_eq(c.judgement->n_findings, 1);
-    const ls_finding *finding = &c.judgement->findings[0];
+    ck_assert_ptr_null(c.findings->blame);
+    ck_assert_uint_eq(c.findings->count, 1);
+    const ls_finding *finding = &c.findings->list[0];
     ck_assert_ptr_eq(finding->tensor, c.judgement->first);
     ck_assert_uint_eq(finding->n_missing, 3);
     ck_assert_str_eq(finding->missing[0]->name, "step0/layers.1.norm2");
@@ -347,8 +348,8 @@ START_TEST(a_mistake_in_a_later_step)
     const int node = fixture_node(&c.f, "param.layers.1.mlp.up.weight");
     for (size_t i = 0; i < ls_graph_elements(c.f.graph, node); i++) c.mine[1][node][i] *= 1.01;
     check_fixture_judge(&c, NULL);
-    ck_assert_ptr_nonnull(c.judgement->blame);
-    ck_assert_str_eq(c.judgement->blame->golden->name, "step1/param.layers.1.mlp.up.weight");
+    ck_assert_ptr_nonnull(c.findings->blame);
+    ck_assert_str_eq(c.findings->blame->golden->name, "step1/param.layers.1.mlp.up.weight");
     candidate_drop(&c, "param.*");
     check_fixture_judge(&c, NULL);
     expect_none_different(&c); /* the rest was computed with the right one */

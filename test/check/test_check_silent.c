@@ -15,10 +15,10 @@ static void fill(const check_fixture *c, int node, double with, double *values)
 
 static void expect_one(const check_fixture *c, ls_cause cause, const char *evidence)
 {
-    ck_assert_uint_eq(c->judgement->n_findings, 1);
-    const ls_suspicion *s = &c->judgement->findings[0].suspicion;
+    ck_assert_uint_eq(c->findings->count, 1);
+    const ls_suspicion *s = &c->findings->list[0].suspicion;
     ck_assert_msg(s->cause == cause && strstr(s->evidence, evidence), "%s: %s",
-                  ls_cause_text(s->cause), s->evidence);
+                  ls_mistake_of(s->cause)->sentence, s->evidence);
 }
 
 /* From one element on, everything that is made of it is no number, or wrong. */
@@ -90,7 +90,7 @@ START_TEST(what_is_before_is_one_mistake)
     }
     check_fixture_judge(&c, NULL);
     expect_one(&c, LS_CAUSE_GELU_VARIANT, "");
-    ck_assert_str_eq(c.judgement->findings[0].tensor->golden->name, "step0/loss");
+    ck_assert_str_eq(c.findings->list[0].tensor->golden->name, "step0/loss");
     check_fixture_end(&c);
 }
 END_TEST

@@ -162,8 +162,7 @@ static void world_end(world *w)
 /* only: NULL for all. */
 static void judge(world *w, const ls_candidate *candidate, const char *only)
 {
-    const ls_check_options options = {
-        .only = only, .verdicts_only = true, .truths = w->truths, .threads = 1};
+    const ls_check_options options = {.only = only, .truths = w->truths, .threads = 1};
     ls_judgement_destroy(&w->judgement);
     ASSERT_OK(ls_check(&w->judgement, w->golden, candidate, &options));
 }

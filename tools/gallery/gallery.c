@@ -137,15 +137,16 @@ static bool is_expected(const ls_gallery_fault *fault, ls_cause cause)
     return false;
 }
 
-static void take_down(gallery *g, ls_gallery_row *row, const ls_judgement *judgement)
+static void take_down(gallery *g, ls_gallery_row *row, const ls_findings *findings)
 {
+    const ls_judgement *judgement = findings->of;
     row->different = judgement->different;
     row->found = judgement->first != NULL;
     row->alarm = !row->fault && row->found;
     if (row->found) {
-        const ls_judged *at = judgement->blame ? judgement->blame : judgement->first;
+        const ls_judged *at = findings->blame ? findings->blame : judgement->first;
         snprintf(row->at, sizeof row->at, "%s", at->golden->name);
-        row->suspicion = judgement->suspicion;
+        row->suspicion = findings->suspicion;
     }
     g->summary.runs++;
     g->summary.alarms += row->alarm;
@@ -165,6 +166,7 @@ static ls_status run_one(gallery *g, const ls_golden *golden, const char *path, 
     const ls_check_options check = {.stop = g->options->stop};
     ls_candidate *candidate = NULL;
     ls_judgement *judgement = NULL;
+    ls_findings *findings = NULL;
     ls_dump_summary summary;
     ls_run run = golden->run;
 
@@ -175,11 +177,13 @@ static ls_status run_one(gallery *g, const ls_golden *golden, const char *path, 
     ls_fault_chosen = LS_FAULT_NONE;
     LS_TRY(ls_candidate_open(&candidate, golden, path, NULL));
     LS_TRY(ls_check(&judgement, golden, candidate, &check));
+    LS_TRY(ls_findings_create(&findings, judgement));
     ls_gallery_compare(candidate, row);
-    take_down(g, row, judgement);
+    take_down(g, row, findings);
     if (g->options->row) LS_TRY(g->options->row(g->options->context, row));
 exit:
     ls_fault_chosen = LS_FAULT_NONE;
+    ls_findings_destroy(&findings);
     ls_judgement_destroy(&judgement);
     ls_candidate_close(&candidate);
     if (!g->options->keep) remove_tree(path);

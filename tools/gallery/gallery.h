@@ -8,7 +8,7 @@
 #ifndef LS_GALLERY_H
 #define LS_GALLERY_H
 
-#include "check/check.h"
+#include "causes/findings.h"
 #include "step_graph/tensor_name.h"
 #include "fault.h"
 

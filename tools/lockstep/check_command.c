@@ -107,6 +107,7 @@ ls_status check_command(const command_spec *command, int argc, const char *const
     ls_golden *golden = NULL;
     ls_candidate *candidate = NULL;
     ls_judgement *judgement = NULL;
+    ls_findings *findings = NULL;
     ls_look *look = NULL;
     LS_TRY(read_check_settings(&s, command, argc, argv));
     if (s.help) goto exit;
@@ -117,8 +118,9 @@ ls_status check_command(const command_spec *command, int argc, const char *const
     ls_progress_begin(&progress.progress, stderr, 1);
     LS_TRY(
         ls_job_check_run(&s.check, s.golden, s.candidate, &more, &golden, &candidate, &judgement));
+    LS_TRY(ls_findings_create(&findings, judgement));
     ls_progress_clear(&progress.progress);
-    checked c = {&s, golden, candidate, judgement, NULL};
+    checked c = {&s, golden, candidate, judgement, findings, NULL};
     LS_TRY(look_at(&c, &look));
     c.look = look;
     LS_TRY(print_judgement(out, &c));
@@ -127,6 +129,7 @@ ls_status check_command(const command_spec *command, int argc, const char *const
 exit:
     ls_progress_clear(&progress.progress);
     ls_look_destroy(&look);
+    ls_findings_destroy(&findings);
     ls_judgement_destroy(&judgement);
     ls_candidate_close(&candidate);
     ls_golden_close(&golden);

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "causes/findings.h"
 #include "command.h"
 #include "job/job_check.h"
 
@@ -19,6 +20,7 @@ typedef struct checked {
     const ls_golden *golden;
     const ls_candidate *candidate;
     const ls_judgement *judgement;
+    const ls_findings *findings;
     const ls_look *look; /* of --show; NULL: none */
 } checked;
 

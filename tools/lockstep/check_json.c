@@ -101,7 +101,7 @@ static json_t *json_finding(const checked *c, const ls_finding *finding)
     const ls_suspicion *s = &finding->suspicion;
     json_t *tensors = json_array(), *missing = json_array(), *before = json_array();
     json_t *also = json_array();
-    const char *remedy = ls_cause_remedy(s->cause);
+    const char *remedy = ls_mistake_of(s->cause)->remedy;
     for (size_t i = 0; i < finding->count; i++)
         json_array_append_new(tensors, json_string(finding->tensors[i]->golden->name));
     for (size_t i = 0; i < finding->n_missing; i++)
@@ -109,15 +109,15 @@ static json_t *json_finding(const checked *c, const ls_finding *finding)
     for (size_t i = 0; i < finding->n_before; i++)
         json_array_append_new(before, json_string(finding->before[i]->golden->name));
     for (size_t i = 0; i < s->also && i < LS_ALSO; i++)
-        json_array_append_new(also, json_string(ls_cause_key(s->others[i])));
+        json_array_append_new(also, json_string(ls_mistake_of(s->others[i])->key));
     const bool known = s->cause != LS_CAUSE_NONE;
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "tensor",
                      finding->tensor->golden->name, "tensors", tensors, "cause",
-                     known ? json_string(ls_cause_key(s->cause)) : json_null(), "text",
-                     known ? json_string(ls_cause_text(s->cause)) : json_null(), "evidence",
-                     s->evidence[0] ? shown(s->evidence) : json_null(), "also", also, "remedy",
-                     known && remedy ? json_string(remedy) : json_null(), "missing", missing,
-                     "before", before, "if_computed", json_finer(c, finding));
+                     known ? json_string(ls_mistake_of(s->cause)->key) : json_null(), "text",
+                     known ? json_string(ls_mistake_of(s->cause)->sentence) : json_null(),
+                     "evidence", s->evidence[0] ? shown(s->evidence) : json_null(), "also", also,
+                     "remedy", known && remedy ? json_string(remedy) : json_null(), "missing",
+                     missing, "before", before, "if_computed", json_finer(c, finding));
 }
 
 static json_t *json_dimension(const ls_look_dimension *of)
@@ -169,12 +169,13 @@ static json_t *json_look(const checked *c)
 ls_status print_check_json(const checked *c)
 {
     const ls_judgement *j = c->judgement;
+    const ls_findings *f = c->findings;
     const ls_golden *golden = c->golden;
     json_t *tensors = json_array(), *findings = json_array();
     for (size_t i = 0; i < j->count; i++)
         json_array_append_new(tensors, json_judged(c, &j->tensors[i]));
-    for (size_t i = 0; i < j->n_findings; i++)
-        json_array_append_new(findings, json_finding(c, &j->findings[i]));
+    for (size_t i = 0; i < f->count; i++)
+        json_array_append_new(findings, json_finding(c, &f->list[i]));
     json_t *object = json_pack(
         "{s:s, s:o, s:o, s:s, s:s, s:o, s:s, s:s, s:o, s:I, s:I, s:o, s:I}", "command", "check",
         "golden", shown(golden->path), "candidate", shown(c->candidate->path), "kind",
@@ -190,9 +191,9 @@ ls_status print_check_json(const checked *c)
                   "equal", (json_int_t)j->equal, "explained", (json_int_t)j->explained, "different",
                   (json_int_t)j->different, "first",
                   j->first ? json_string(j->first->golden->name) : json_null(), "blame",
-                  j->blame ? json_string(j->blame->golden->name) : json_null(), "findings",
-                  findings, "tensors", tensors, "unexamined", (json_int_t)j->unexamined,
-                  "unrelated", (int)j->unrelated, "later", (json_int_t)j->later);
+                  f->blame ? json_string(f->blame->golden->name) : json_null(), "findings",
+                  findings, "tensors", tensors, "unexamined", (json_int_t)f->unexamined,
+                  "unrelated", (int)j->unrelated, "later", (json_int_t)f->later);
     if (more) {
         json_object_set_new(more, "wanted", json_integer((json_int_t)j->wanted));
         json_object_set_new(more, "unjudged", json_integer((json_int_t)j->unjudged));

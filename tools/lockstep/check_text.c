@@ -261,7 +261,7 @@ static void print_first(FILE *out, const checked *c)
         fputs("  what reads it is right: it was written at another place, or changed before it "
               "was written\n",
               out);
-    const ls_judged *blame = c->judgement->blame;
+    const ls_judged *blame = c->findings->blame;
     if (blame && blame != first)
         fprintf(out, "  to blame: %s, whose own operation is wrong\n", blame->golden->name);
 }
@@ -294,19 +294,20 @@ static void print_missing(FILE *out, const ls_finding *finding)
 static ls_status print_finding(FILE *out, const checked *c, size_t number)
 {
     ls_status status = LS_OK;
-    const ls_finding *finding = &c->judgement->findings[number];
+    const ls_finding *finding = &c->findings->list[number];
     const ls_suspicion *s = &finding->suspicion;
     const bool known = s->cause != LS_CAUSE_NONE;
-    if (c->judgement->n_findings > 1)
+    if (c->findings->count > 1)
         fprintf(out, "\nmistake %zu: ", number + 1);
     else
         fputs("\nsuspected cause: ", out);
-    fprintf(out, "%s\n", known ? ls_cause_text(s->cause) : "none of the known ones");
+    fprintf(out, "%s\n", known ? ls_mistake_of(s->cause)->sentence : "none of the known ones");
     print_names(out, "  in ", finding->tensors, finding->count);
     if (s->evidence[0]) fprintf(out, "  %s\n", s->evidence);
     if (finding->tensor != c->judgement->first) print_own_judgement(out, c, finding->tensor);
     for (size_t i = 0; i < s->also && i < LS_ALSO; i++)
-        fprintf(out, "%s%s", i ? ", " : "  also consistent with: ", ls_cause_text(s->others[i]));
+        fprintf(out, "%s%s",
+                i ? ", " : "  also consistent with: ", ls_mistake_of(s->others[i])->sentence);
     if (s->also > 0) fputc('\n', out);
     print_missing(out, finding);
     if (ls_finding_is_finer(finding))
@@ -314,8 +315,8 @@ static ls_status print_finding(FILE *out, const checked *c, size_t number)
                 "  most of this candidate's forward and backward tensors are in %s: if this one "
                 "was computed from such, say --computed %s\n",
                 format_names[c->judgement->mostly], format_names[c->judgement->mostly]);
-    if (known && ls_cause_remedy(s->cause))
-        fprintf(out, "  remedy: %s\n", ls_cause_remedy(s->cause));
+    if (known && ls_mistake_of(s->cause)->remedy)
+        fprintf(out, "  remedy: %s\n", ls_mistake_of(s->cause)->remedy);
     if (!known) LS_TRY(print_where(out, c, finding->tensor));
 exit:
     return status;
@@ -325,25 +326,25 @@ ls_status print_judgement(FILE *out, const checked *c)
 {
     ls_status status = LS_OK;
     const ls_judgement *j = c->judgement;
+    const ls_findings *f = c->findings;
     char count[LS_NUMBER_TEXT];
     print_head(out, c);
     LS_TRY(print_phases(out, c));
     print_list(out, c);
     print_first(out, c);
-    for (size_t i = 0; i < j->n_findings && (c->settings->all || i < MOST_FINDINGS); i++)
+    for (size_t i = 0; i < f->count && (c->settings->all || i < MOST_FINDINGS); i++)
         LS_TRY(print_finding(out, c, i));
-    if (j->n_findings > MOST_FINDINGS && !c->settings->all)
-        fprintf(out, "\n... and %zu more mistakes; --all lists them\n",
-                j->n_findings - MOST_FINDINGS);
-    if (j->unexamined > 0)
+    if (f->count > MOST_FINDINGS && !c->settings->all)
+        fprintf(out, "\n... and %zu more mistakes; --all lists them\n", f->count - MOST_FINDINGS);
+    if (f->unexamined > 0)
         fprintf(out,
                 "\n%zu more tensors are wrong by themselves; their causes were not looked for\n",
-                j->unexamined);
-    if (j->later > 0)
+                f->unexamined);
+    if (f->later > 0)
         fprintf(out,
                 "\n%zu more tensors of later steps are wrong by themselves; check again when the "
                 "first steps are right\n",
-                j->later);
+                f->later);
     if (j->unrelated)
         fputs("\nmost operations are wrong by themselves: did it begin with this directory's "
               "weights, on its batch, and drop with its masks?\n",

@@ -72,7 +72,8 @@ static void list_faults(FILE *out)
 {
     for (int i = 0; i < LS_FAULTS_COUNT - 1; i++) {
         const ls_gallery_fault *fault = &ls_gallery_faults[i];
-        fprintf(out, "%-28s %-62s %s\n", fault->key, fault->text, ls_cause_text(fault->causes[0]));
+        fprintf(out, "%-28s %-62s %s\n", fault->key, fault->text,
+                ls_mistake_of(fault->causes[0])->sentence);
     }
 }
 
@@ -101,14 +102,14 @@ static void print_row(const showing *show, const ls_gallery_row *row)
 {
     const char *name = row->fault ? row->fault->key : "(none)";
     fprintf(show->out, "%-28s %-42s %-54s ", name, row->found ? row->at : "-",
-            row->found ? ls_cause_text(row->suspicion.cause) : "-");
+            row->found ? ls_mistake_of(row->suspicion.cause)->sentence : "-");
     for (int t = 0; t < LS_GALLERY_TOLERANCES; t++) fprintf(show->out, "%-11s", caught(row, t));
     if (row->alarm) fputs("  false alarm", show->out);
     if (row->fault && !row->found) fputs("  not found", show->out);
     if (row->found && row->fault && !row->located)
         fprintf(show->out, "  should be at %s", row->fault->found);
     if (row->located && !row->named)
-        fprintf(show->out, "  should be: %s", ls_cause_text(row->fault->causes[0]));
+        fprintf(show->out, "  should be: %s", ls_mistake_of(row->fault->causes[0])->sentence);
     fputc('\n', show->out);
     if ((row->found && show->settings->evidence) || (row->located && !row->named) || row->alarm)
         fprintf(show->out, "    %s\n", row->suspicion.evidence);
@@ -144,7 +145,7 @@ static json_t *json_row(const ls_gallery_row *row)
 {
     json_t *expected = json_array();
     for (int i = 0; row->fault && i < LS_GALLERY_CAUSES && row->fault->causes[i]; i++)
-        json_array_append_new(expected, json_string(ls_cause_key(row->fault->causes[i])));
+        json_array_append_new(expected, json_string(ls_mistake_of(row->fault->causes[i])->key));
     return json_pack(
         "{s:s?, s:s?, s:s, s:o, s:i, s:b, s:s?, s:s?, s:b, s:s?, s:s, s:o, s:b, s:b, "
         "s:o, s:o}",
@@ -152,7 +153,7 @@ static json_t *json_row(const ls_gallery_row *row)
         "layout", ls_gallery_scenes[row->scene].name, "seed", json_u64(row->seed), "different",
         (int)row->different, "found", (int)row->found, "at", row->found ? row->at : NULL,
         "must_be_at", row->fault ? row->fault->found : NULL, "at_its_place", (int)row->located,
-        "cause", row->found ? ls_cause_key(row->suspicion.cause) : NULL, "evidence",
+        "cause", row->found ? ls_mistake_of(row->suspicion.cause)->key : NULL, "evidence",
         row->suspicion.evidence, "causes_expected", expected, "named_right", (int)row->named,
         "false_alarm", (int)row->alarm, "allclose_losses", json_tolerances(row->losses_close),
         "allclose_gradients", json_tolerances(row->gradients_close));

@@ -1,20 +1,21 @@
-/* check_findings.c - the mistakes behind the tensors that are different.
+/* findings.c - the mistakes behind the tensors that are different.
  *
  * A root is a different tensor whose own operation is wrong, whose replicas differ, or that nothing
  * different came into. For each the cause is looked for; which roots are one mistake is
- * check_group.c's. */
+ * decided in findings_group.c. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "check/check_parts.h"
+#include "base/thread_mode.h"
+#include "causes/findings_parts.h"
 
 static bool is_root(const struct ls_check *check, const ls_judged *judged)
 {
     const ls_check_place *place = ls_check_at(check, judged->golden->step, judged->golden->node);
     if (judged->verdict != LS_DIFFERENT_TENSOR || place->split_before) return false;
-    if (place->wrong_before && ls_check_follows_from_nan(check, judged)) return false;
+    if (place->wrong_before && ls_findings_follow_nan(check->judgement, judged)) return false;
     return judged->candidate->replicas_differ || judged->local == LS_LOCAL_OUTSIDE ||
            !place->wrong_before;
 }
@@ -86,12 +87,13 @@ static ls_status find_cause(const struct ls_check *check, const ls_check_place *
                         .hint_evidence = all->evidence[0] ? all->evidence : NULL,
                         .brief = all->searched >= WHOLE_SEARCHES ||
                                  all->fruitless >= FRUITLESS_SEARCHES ||
-                                 ls_check_is_one_number(place->judged),
+                                 ls_findings_is_one_number(place->judged),
                         .budget = &budget,
                         .squares = &all->squares};
     LS_TRY(ls_cause_find(&of, ret_suspicion));
     *left -= begun - budget;
-    if (of.brief && ret_suspicion->cause == LS_CAUSE_NONE && ls_check_is_one_number(place->judged))
+    if (of.brief && ret_suspicion->cause == LS_CAUSE_NONE &&
+        ls_findings_is_one_number(place->judged))
         snprintf(ret_suspicion->evidence, sizeof ret_suspicion->evidence,
                  "one number whose inputs are not given chooses among no mistakes");
     if (loaded.own) goto exit;
@@ -170,34 +172,33 @@ static void free_finding(ls_finding *finding)
     memset(finding, 0, sizeof *finding);
 }
 
-static ls_status add_root(const struct ls_check *check, const ls_judged *root,
+static ls_status add_root(ls_findings *findings, const ls_judged *root,
                           const ls_suspicion *suspicion, bool examined)
 {
     ls_status status = LS_OK;
-    ls_judgement *judgement = check->judgement;
     ls_finding fresh = {.tensor = root, .suspicion = *suspicion};
-    ls_finding *finding = ls_check_group(check, root, suspicion, examined);
-    if (finding && suspicion->cause == LS_CAUSE_CLIPPED_BY_VALUE &&
-        finding->suspicion.cause == LS_CAUSE_NOT_CLIPPED)
-        finding->suspicion = *suspicion; /* says more than that it was not clipped by the norm */
+    ls_finding *finding = ls_findings_group(findings, root, suspicion, examined);
+    if (finding && finding->suspicion.cause != LS_CAUSE_NONE &&
+        ls_mistake_of(suspicion->cause)->includes == finding->suspicion.cause)
+        finding->suspicion = *suspicion; /* the more specific one */
     if (!finding && !examined) {
-        judgement->unexamined++;
+        findings->unexamined++;
         goto exit;
     }
-    if (!finding && ls_check_comes_later(check, root, suspicion)) {
-        judgement->later++;
+    if (!finding && ls_findings_come_before(findings, root, suspicion)) {
+        findings->later++;
         goto exit;
     }
     if (!finding && root->local == LS_LOCAL_UNKNOWN && !root->golden->given) {
-        LS_TRY(find_missing(check, &fresh));
-        if (suspicion->cause == LS_CAUSE_NONE) finding = ls_check_share_missing(judgement, &fresh);
+        LS_TRY(find_missing(findings->of->inside, &fresh));
+        if (suspicion->cause == LS_CAUSE_NONE)
+            finding = ls_findings_share_missing(findings, &fresh);
     }
     if (!finding) {
-        ls_finding *more =
-            realloc(judgement->findings, (judgement->n_findings + 1) * sizeof *judgement->findings);
+        ls_finding *more = realloc(findings->list, (findings->count + 1) * sizeof *findings->list);
         if (!more) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what was found");
-        judgement->findings = more;
-        finding = &more[judgement->n_findings++];
+        findings->list = more;
+        finding = &more[findings->count++];
         *finding = fresh;
         memset(&fresh, 0, sizeof fresh);
     }
@@ -224,21 +225,22 @@ typedef struct root {
     bool examined;
 } root;
 
-static ls_status examine(struct ls_check *check, root *of, searches *all)
+static ls_status examine(const ls_findings *findings, root *of, searches *all)
 {
     ls_status status = LS_OK;
+    const struct ls_check *check = findings->of->inside;
     const ls_golden_tensor *golden = of->judged->golden;
     const volatile int *stop = check->options.stop;
     if (stop && __atomic_load_n(stop, __ATOMIC_RELAXED) != 0)
         LS_FAIL(LS_ERR_INTERRUPTED, "interrupted");
     of->examined = true;
-    if (!ls_check_says_nothing(check, of->judged, &of->suspicion))
+    if (!ls_findings_say_nothing(findings->of, of->judged, &of->suspicion))
         LS_TRY(
             find_cause(check, ls_check_at(check, golden->step, golden->node), all, &of->suspicion));
     if (check->options.advance)
         check->options.advance(check->options.context,
-                               (uint64_t)(of->judged - check->judgement->tensors) + 1,
-                               check->judgement->count, "looking for causes");
+                               (uint64_t)(of->judged - findings->of->tensors) + 1,
+                               findings->of->count, "looking for causes");
 exit:
     return status;
 }
@@ -257,20 +259,18 @@ static int by_tensor(const void *a, const void *b)
 
 /* A tensor for which no cause was found may be explained by one found after it, as what reads a
  * weight is by how its gradient is arranged. */
-static ls_status join_unnamed(struct ls_check *check)
+static ls_status join_unnamed(ls_findings *findings)
 {
     ls_status status = LS_OK;
-    ls_judgement *judgement = check->judgement;
-    for (size_t i = 0; i < judgement->n_findings;) {
-        ls_finding *unnamed = &judgement->findings[i];
-        const ls_finding *by = unnamed->suspicion.cause == LS_CAUSE_NONE
-                                   ? ls_check_explained_by(check, unnamed)
-                                   : NULL;
-        if (!by) {
+    for (size_t i = 0; i < findings->count;) {
+        ls_finding *unnamed = &findings->list[i];
+        ls_finding *into = unnamed->suspicion.cause == LS_CAUSE_NONE
+                               ? ls_findings_explaining(findings, unnamed)
+                               : NULL;
+        if (!into) {
             i++;
             continue;
         }
-        ls_finding *into = &judgement->findings[by - judgement->findings];
         const ls_judged **tensors =
             realloc(into->tensors, (into->count + unnamed->count) * sizeof *tensors);
         if (!tensors) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what was found");
@@ -278,62 +278,86 @@ static ls_status join_unnamed(struct ls_check *check)
         into->tensors = tensors;
         into->count += unnamed->count;
         free_finding(unnamed);
-        judgement->n_findings--;
-        memmove(unnamed, unnamed + 1, (judgement->n_findings - i) * sizeof *unnamed);
+        findings->count--;
+        memmove(unnamed, unnamed + 1, (findings->count - i) * sizeof *unnamed);
     }
 exit:
     return status;
 }
 
 /* In order of execution; the first tensor of each speaks for it. */
-static void sort_findings(ls_judgement *judgement)
+static void sort_findings(ls_findings *findings)
 {
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        ls_finding *finding = &judgement->findings[i];
+    for (size_t i = 0; i < findings->count; i++) {
+        ls_finding *finding = &findings->list[i];
         qsort(finding->tensors, finding->count, sizeof *finding->tensors, by_tensor);
         finding->tensor = finding->tensors[0];
     }
-    qsort(judgement->findings, judgement->n_findings, sizeof *judgement->findings, by_execution);
+    qsort(findings->list, findings->count, sizeof *findings->list, by_execution);
 }
 
 /* One number whose inputs are missing comes last: what others are found to be is asked of it. */
-static ls_status find_all(struct ls_check *check, root *roots, size_t count)
+static ls_status find_all(ls_findings *findings, root *roots, size_t count)
 {
     ls_status status = LS_OK;
-    ls_judgement *judgement = check->judgement;
     searches all = {.local = LOCAL_WORK, .before = BEFORE_WORK};
     for (int last = 0; last < 2; last++) {
         for (size_t i = 0; i < count; i++)
-            if (ls_check_is_one_number(roots[i].judged) == (last != 0) && i < LS_CHECK_EXAMINED)
-                LS_TRY(examine(check, &roots[i], &all));
+            if (ls_findings_is_one_number(roots[i].judged) == (last != 0) &&
+                i < LS_FINDINGS_EXAMINED)
+                LS_TRY(examine(findings, &roots[i], &all));
         for (size_t i = 0; i < count; i++)
-            if (ls_check_is_one_number(roots[i].judged) == (last != 0))
-                LS_TRY(add_root(check, roots[i].judged, &roots[i].suspicion, roots[i].examined));
+            if (ls_findings_is_one_number(roots[i].judged) == (last != 0))
+                LS_TRY(add_root(findings, roots[i].judged, &roots[i].suspicion, roots[i].examined));
     }
-    LS_TRY(join_unnamed(check));
-    sort_findings(judgement);
-    if (judgement->n_findings > 0) judgement->suspicion = judgement->findings[0].suspicion;
-    for (size_t i = 0; i < count && !judgement->blame; i++)
+    LS_TRY(join_unnamed(findings));
+    sort_findings(findings);
+    if (findings->count > 0) findings->suspicion = findings->list[0].suspicion;
+    for (size_t i = 0; i < count && !findings->blame; i++)
         if (is_blamed(roots[i].judged)) {
-            judgement->blame = roots[i].judged;
-            judgement->suspicion = roots[i].suspicion;
+            findings->blame = roots[i].judged;
+            findings->suspicion = roots[i].suspicion;
         }
 exit:
     ls_squares_destroy(&all.squares);
     return status;
 }
 
-ls_status ls_check_find(struct ls_check *check)
+ls_status ls_findings_create(ls_findings **ret_findings, const ls_judgement *judgement)
 {
     ls_status status = LS_OK;
-    const ls_judgement *judgement = check->judgement;
+    ls_thread_mode mode;
+    ls_findings *findings = calloc(1, sizeof *findings);
     root *roots = calloc(judgement->count + 1, sizeof *roots);
     size_t count = 0;
-    if (!roots) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what was found");
+    ls_thread_mode_set(&mode);
+    if (!findings || !roots) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what was found");
+    findings->of = judgement;
     for (size_t i = 0; i < judgement->count; i++)
-        if (is_root(check, &judgement->tensors[i])) roots[count++].judged = &judgement->tensors[i];
-    LS_TRY(find_all(check, roots, count));
+        if (is_root(judgement->inside, &judgement->tensors[i]))
+            roots[count++].judged = &judgement->tensors[i];
+    LS_TRY(find_all(findings, roots, count));
+    *ret_findings = findings;
+    findings = NULL;
 exit:
+    ls_findings_destroy(&findings);
+    ls_thread_mode_restore(&mode);
     free(roots);
     return status;
+}
+
+void ls_findings_destroy(ls_findings **findings)
+{
+    for (size_t i = 0; *findings && i < (*findings)->count; i++)
+        free_finding(&(*findings)->list[i]);
+    if (*findings) free((*findings)->list);
+    free(*findings);
+    *findings = NULL;
+}
+
+bool ls_finding_is_finer(const ls_finding *finding)
+{
+    for (size_t i = 0; i < finding->count; i++)
+        if (finding->tensors[i]->finer) return true;
+    return false;
 }

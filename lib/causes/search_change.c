@@ -1,8 +1,8 @@
-/* cause_change.c - operands of which some arrays are changed, the rest being the case's. */
+/* search_change.c - operands of which some arrays are changed, the rest being the case's. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/search.h"
 
 ls_status ls_change_begin(ls_change *change, const ls_operands *from)
 {

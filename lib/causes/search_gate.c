@@ -1,4 +1,4 @@
-/* cause_gate.c - what a hypothesis must show before it is believed. Every one passes here.
+/* search_gate.c - what a hypothesis must show before it is believed. Every one passes here.
  *
  *     numbers    the candidate's and its own are finite, and so is its bound: what allows every
  *                value explains none
@@ -9,8 +9,26 @@
  *     agrees     nothing else that the candidate gives refutes it */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/search.h"
+
+void ls_search_take(ls_search *search, ls_cause cause, const char *evidence, double left,
+                    double bound)
+{
+    const bool first = !search->fits[cause];
+    search->fits[cause] = true;
+    if (search->best.cause == cause && !first) return;
+    if (search->best.cause != LS_CAUSE_NONE &&
+        ls_mistake_of(search->best.cause)->order <= ls_mistake_of(cause)->order)
+        return;
+    search->best.cause = cause;
+    char ending[80];
+    snprintf(ending, sizeof ending, "; leaves at most %.2g (bound %.2g)", left, bound);
+    const size_t room = sizeof search->best.evidence - strlen(ending) - strlen(search->whose);
+    snprintf(search->best.evidence, sizeof search->best.evidence, "%s%.*s%s", search->whose,
+             (int)room - 1, evidence, ending);
+}
 
 bool ls_search_explains(const ls_search *search, const double *values, const double *bound,
                         double *ret_left, double *ret_bound)
@@ -67,6 +85,36 @@ bool ls_search_propose(ls_search *search, ls_cause cause, const double *values, 
     snprintf(search->explained.text, sizeof search->explained.text, "%s", evidence);
     ls_search_take(search, cause, evidence, left, there);
     return true;
+}
+
+bool ls_search_propose_fitted(ls_search *search, ls_cause cause, size_t fitted,
+                              const double *values, const double *bound, const char *evidence)
+{
+    search->fitted = fitted;
+    const bool fits = ls_search_propose(search, cause, values, bound, evidence);
+    search->fitted = 0;
+    return fits;
+}
+
+bool ls_search_propose_scaled(ls_search *search, ls_cause cause, double k, size_t fitted,
+                              const char *evidence)
+{
+    for (size_t i = 0; i < search->n; i++) {
+        search->trial[i] = k * search->of->right[i];
+        search->trial_bound[i] = fmax(1, fabs(k)) * search->of->bound[i];
+    }
+    return ls_search_propose_fitted(search, cause, fitted, search->trial, search->trial_bound,
+                                    evidence);
+}
+
+double ls_search_ratio(const ls_search *search, const double *to)
+{
+    double along = 0, squares = 0;
+    for (size_t i = 0; i < search->n; i++) {
+        if ((search->held && !search->held[i]) || !isfinite(search->candidate[i])) continue;
+        along += search->candidate[i] * to[i], squares += to[i] * to[i];
+    }
+    return squares > 0 ? along / squares : 0;
 }
 
 /* Whether a layout has k of something that is summed over. */

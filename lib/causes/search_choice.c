@@ -1,9 +1,9 @@
-/* cause_choice.c - of several values of one number that all fit, the one that leaves least. */
+/* search_choice.c - of several values of one number that all fit, the one that leaves least. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/search.h"
 
 void ls_choice_begin(ls_choice *choice, ls_search *search, ls_cause cause)
 {

@@ -1,10 +1,10 @@
-/* cause_number.c - one number of a formula fitted to the candidate: from the best of a few guesses,
- * Gauss and Newton's steps in its logarithm. */
+/* search_number.c - one number of a formula fitted to the candidate: from the best of a few
+ * guesses, Gauss and Newton's steps in its logarithm. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "causes/cause_parts.h"
+#include "causes/search.h"
 
 enum { STEPS = 8, EVALUATIONS = 9 + 2 * STEPS };
 

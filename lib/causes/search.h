@@ -1,7 +1,9 @@
-/* cause_parts.h - what the files that name mistakes share: a search over hypotheses, operands that
- * are changed for one, and the fit of the parts of a sum. */
-#ifndef LS_CAUSES_CAUSE_PARTS_H
-#define LS_CAUSES_CAUSE_PARTS_H
+/* search.h - a search over hypotheses: what one may do, what it must show, operands that are
+ * changed for it, and the fit of the parts of a sum. */
+#ifndef LS_CAUSES_SEARCH_H
+#define LS_CAUSES_SEARCH_H
+
+#include <math.h>
 
 #include "causes/cause.h"
 
@@ -18,8 +20,7 @@ typedef struct ls_search {
                                   all */
     char whose[64];            /* "rank 3: " in that case */
     double work;               /* multiplications that may still be spent */
-    size_t fitted;  /* numbers that were fitted to the candidate for what is proposed next: so many
-                       elements confirm nothing. Set back to 0 after that. */
+    size_t fitted;             /* of ls_search_propose_fitted and ls_search_try_fitted, else 0 */
     bool scant;     /* a parameter of which so few elements are wrong, by what may lie anywhere
                        before it, that several mistakes may explain them */
     bool only_hint; /* before the node, only the case's hint is tried */
@@ -34,9 +35,16 @@ typedef struct ls_search {
     } explained; /* by the last proposal that was taken */
 } ls_search;
 
-/* ---- cause.c ---- */
+/* Whether an element of the candidate is not the right one. */
+static inline bool ls_search_is_wrong(const ls_search *search, size_t i)
+{
+    return (!search->held || search->held[i]) &&
+           !(fabs(search->candidate[i] - search->of->right[i]) <= search->of->bound[i]);
+}
 
-/* The gate of every hypothesis (cause_gate.c): whether `values`, each right within `bound` (NULL:
+/* ---- search_gate.c ---- */
+
+/* The gate of every hypothesis: whether `values`, each right within `bound` (NULL:
  * the case's), explain the candidate where the right values do not. ret_left, ret_bound: largest
  * distance, and the bound there. */
 bool ls_search_explains(const ls_search *search, const double *values, const double *bound,
@@ -47,6 +55,25 @@ void ls_search_take(ls_search *search, ls_cause cause, const char *evidence, dou
 /* Values that a hypothesis predicts: tries and takes. bound: of each; NULL: the case's. */
 bool ls_search_propose(ls_search *search, ls_cause cause, const double *values, const double *bound,
                        const char *evidence);
+/* The same of values for which numbers were fitted to the candidate: so many elements confirm
+ * nothing. */
+bool ls_search_propose_fitted(ls_search *search, ls_cause cause, size_t fitted,
+                              const double *values, const double *bound, const char *evidence);
+/* The right values times k. */
+bool ls_search_propose_scaled(ls_search *search, ls_cause cause, double k, size_t fitted,
+                              const char *evidence);
+/* The candidate divided by other values, by least squares; 0: they are all 0. */
+double ls_search_ratio(const ls_search *search, const double *to);
+/* What the right tensor times k is called. Reduced twice (k = 2, 3, ...) or averaged (1/2, 1/3,
+ * ...) need ranks or micro-batches: a layout, the candidate's or the golden run's, that has as
+ * many; or, where the candidate states none, addends that are the candidate's own and right, so
+ * that it is their sum that is wrong. Else a plain factor. LS_CAUSE_NONE: k is 1, or neither a
+ * whole number nor one over such. */
+ls_cause ls_search_factor(const ls_search *search, double k);
+/* ---- search.c ---- */
+
+/* Multiplications of one evaluation of a node, roughly. */
+double ls_search_work_of(const ls_graph *graph, int node);
 /* Evaluates the node from changed operands and proposes that. */
 ls_status ls_search_evaluate(ls_search *search, ls_cause cause, const ls_operands *operands,
                              const char *evidence) LS_MUST_USE;
@@ -56,16 +83,10 @@ ls_status ls_search_compute(ls_search *search, int node, const ls_operands *oper
                             double *values, double *bound, bool *ret_done) LS_MUST_USE;
 /* ", as many as tp" when the candidate's layout is known and has that many of something; "". */
 const char *ls_search_size(const ls_search *search, size_t k, char text[64]);
-/* What the right tensor times k is called. Reduced twice (k = 2, 3, ...) or averaged (1/2, 1/3,
- * ...) need ranks or micro-batches: a layout, the candidate's or the golden run's, that has as
- * many; or, where the candidate states none, addends that are the candidate's own and right, so
- * that it is their sum that is wrong. Else a plain factor. LS_CAUSE_NONE: k is 1, or neither a
- * whole number nor one over such. */
-ls_cause ls_search_factor(const ls_search *search, double k);
 /* Whether the node is of one of these kinds, or a gradient that goes through one. */
 bool ls_search_concerns(const ls_search *search, unsigned kinds);
 
-/* ---- cause_change.c: operands with some arrays changed ---- */
+/* ---- search_change.c: operands with some arrays changed ---- */
 
 typedef struct ls_change {
     ls_operands operands; /* batch and variant are the ones here */
@@ -83,7 +104,7 @@ void ls_change_end(ls_change *change);
 ls_status ls_change_value(ls_change *change, int node, double **ret_values) LS_MUST_USE;
 ls_status ls_change_param(ls_change *change, int param, double **ret_values) LS_MUST_USE;
 
-/* ---- cause_upstream.c ---- */
+/* ---- search_try.c ---- */
 
 /* Whether a node's values are there, among the case's operands; if not they are read, the
  * candidate's or else the golden ones. */
@@ -98,13 +119,37 @@ ls_status ls_search_need_inputs(ls_search *search, int node, ls_change *change,
 ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_change *change,
                         const char *evidence) LS_MUST_USE;
 
-/* ... with nothing changed but the variant. */
+/* ... with nothing changed but the variant; with numbers in it that were fitted; with another
+ * batch. */
 ls_status ls_search_try_variant(ls_search *search, ls_cause cause, unsigned kinds,
                                 const ls_variant *variant, const char *evidence) LS_MUST_USE;
+ls_status ls_search_try_fitted(ls_search *search, ls_cause cause, unsigned kinds,
+                               const ls_variant *variant, size_t fitted,
+                               const char *evidence) LS_MUST_USE;
+ls_status ls_search_try_batch(ls_search *search, ls_cause cause, unsigned kinds,
+                              const ls_variant *variant, const ls_batch *batch,
+                              const char *evidence) LS_MUST_USE;
+
+/* A formula in the place of the right one, and all of a table of such. */
+typedef struct ls_form {
+    ls_cause cause;
+    unsigned kinds;
+    ls_variant variant;
+    const char *text;
+} ls_form;
+/* One row of a table: cause without LS_CAUSE_, kinds, text, members of the variant. */
+#define LS_FORM(cause, kinds, text, ...)                                                           \
+    {                                                                                              \
+        LS_CAUSE_##cause, kinds, {__VA_ARGS__}, text                                               \
+    }
+ls_status ls_search_try_forms(ls_search *search, const ls_form *forms, size_t count) LS_MUST_USE;
+#define LS_TRY_FORMS(search, forms)                                                                \
+    LS_TRY(ls_search_try_forms(search, forms, sizeof(forms) / sizeof *(forms)))
+
 /* Whether a hypothesis about these kinds can matter at all. */
 bool ls_search_can_concern(const ls_search *search, unsigned kinds);
 
-/* ---- cause_choice.c: values of one number of which several may fit ---- */
+/* ---- search_choice.c: values of one number of which several may fit ---- */
 
 enum { LS_CHOICES = 16 };
 
@@ -126,7 +171,7 @@ void ls_choice_note(ls_choice *choice, double handicap, const char *name);
 /* Takes the value that leaves least; its evidence says which others fit too. */
 void ls_choice_end(ls_choice *choice);
 
-/* ---- cause_number.c: one number of a formula, fitted ---- */
+/* ---- search_number.c: one number of a formula, fitted ---- */
 
 /* The positive number `member` (its offset in ls_variant) with which the node is nearest to the
  * candidate, by least squares from numbers near `right`. *ret_done false: no work is left, or
@@ -136,7 +181,7 @@ ls_status ls_search_fit(ls_search *search, size_t member, double right, double *
 /* How far off a fitted number may be, relative. */
 double ls_search_fit_slack(const ls_search *search);
 
-/* ---- cause_fit.c: a sum as parts, each with a factor ---- */
+/* ---- search_parts.c: a sum as parts, each with a factor ---- */
 
 /* Elements of an operand in which the node is linear: those whose place e has e / inner % extent in
  * from .. to - 1. The node is the sum of what the parts give. */
@@ -168,60 +213,5 @@ ls_status ls_parts_propose(const ls_parts *parts, ls_search *search, ls_cause ca
 double ls_round_factor(double value);
 /* A factor as people write it: "3", "1/3". */
 const char *ls_factor_text(double factor, char text[16]);
-
-/* Runs of sequences that a layout cuts a batch of B into. */
-typedef struct ls_cause_cut {
-    size_t count;
-    size_t bounds[65];
-    char name[48]; /* "micro-batch", "data-parallel rank", "run of sequences" */
-} ls_cause_cut;
-
-enum { LS_CUTS = 24 };
-
-/* What a batch is made of: "sequences", of a network "images". */
-const char *ls_search_elements(const ls_search *search);
-
-/* Those of the golden and the candidate's layouts first, then equal ones. Returns how many. */
-size_t ls_search_cuts(const ls_search *search, ls_cause_cut cuts[LS_CUTS]);
-
-/* ---- cause_replicas.c ---- */
-
-/* What a rank holds (ret_held: not 0 there), what it does not being right. *ret_differs: something
- * of it is wrong. */
-void ls_rank_tensor(const ls_search *search, int rank, double *ret_values, unsigned char *ret_held,
-                    bool *ret_differs);
-
-/* What each sequence's share of the loss is multiplied by in a mean of the parts' means; divided
- * false: in their sum. */
-void ls_weights_of_means(const ls_search *search, const ls_cause_cut *cut, bool divided,
-                         double *weights);
-
-/* Whether all are the same: what is multiplied by them says nothing of any parts. */
-bool ls_weights_are_a_factor(const double *weights, size_t n);
-
-/* Number i of what a loss may be divided by in place of the number of its targets: by what that
- * multiplies it, in words. false: there are no more. */
-bool ls_other_count(const ls_search *search, int i, double *ret_factor, char text[LS_EVIDENCE]);
-
-/* How many padded words there may be: those of the program itself, then of usual sizes. Returns how
- * many numbers these are. */
-enum { LS_PADDINGS = 32 };
-size_t ls_search_paddings(const ls_search *search, size_t words[LS_PADDINGS]);
-
-/* ---- families: each tries what can concern the search's node ---- */
-
-typedef ls_status ls_cause_family(ls_search *search);
-ls_cause_family ls_cause_factors, ls_cause_sums, ls_cause_every_sum, ls_cause_batch, ls_cause_uses,
-    ls_cause_replicas, ls_cause_norms, ls_cause_clips, ls_cause_two_updates, ls_cause_formulas,
-    ls_cause_interleaved, ls_cause_arrangement, ls_cause_dropout, ls_cause_residuals,
-    ls_cause_updates;
-ls_cause_family ls_cause_net_halo, ls_cause_net_statistics, ls_cause_net_sums, ls_cause_net_formula;
-
-/* cause_net_grids.c: multiplications of one evaluation of a network's node, roughly. */
-double ls_net_work_of(const ls_graph *graph, int place);
-
-/* Those that ls_cause_formulas and ls_cause_arrangement go on with, and the last of all. */
-ls_cause_family ls_cause_attention, ls_cause_rotary, ls_cause_targets, ls_cause_terms;
-ls_cause_family ls_cause_pairing, ls_cause_corrupted;
 
 #endif

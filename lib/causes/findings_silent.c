@@ -1,10 +1,10 @@
-/* check_silent.c - wrong tensors from which no cause can be read: those that hold NaN or infinity,
- * one number, and lists of losses. What is said instead. */
+/* findings_silent.c - wrong tensors from which no cause can be read: those that hold NaN or
+ * infinity, one number, and lists of losses. What is said instead. */
 #include <math.h>
 #include <stdio.h>
 
 #include "lockstep/base/widen.h"
-#include "check/check_parts.h"
+#include "causes/findings_parts.h"
 
 /* The first element that is no number where the golden one is; count: there is none. */
 static size_t first_nan(const ls_judged *judged)
@@ -28,32 +28,31 @@ static bool has_nan(const ls_judged *judged)
     return judged->misplaced && first_nan(judged) < judged->golden->count;
 }
 
-bool ls_check_follows_from_nan(const struct ls_check *check, const ls_judged *judged)
+bool ls_findings_follow_nan(const ls_judgement *judgement, const ls_judged *judged)
 {
     if (!has_nan(judged)) return false;
-    for (const ls_judged *before = check->judgement->tensors; before < judged; before++)
+    for (const ls_judged *before = judgement->tensors; before < judged; before++)
         if (has_nan(before)) return true;
     return false;
 }
 
-bool ls_check_is_one_number(const ls_judged *judged)
+bool ls_findings_is_one_number(const ls_judged *judged)
 {
     return judged->golden->count == 1 && judged->local == LS_LOCAL_UNKNOWN &&
            !judged->golden->given;
 }
 
-static bool has_losses_only(const struct ls_check *check)
+static bool has_losses_only(const ls_judgement *judgement)
 {
-    for (size_t i = 0; i < check->judgement->count; i++)
-        if (check->graph->nodes[check->judgement->tensors[i].golden->node].make != LS_MAKE_MEAN)
-            return false;
+    const ls_graph *graph = judgement->inside->graph;
+    for (size_t i = 0; i < judgement->count; i++)
+        if (graph->nodes[judgement->tensors[i].golden->node].make != LS_MAKE_MEAN) return false;
     return true;
 }
 
-static void say_where(const struct ls_check *check, const ls_judged *judged, char *text,
-                      size_t size)
+static void say_where(const ls_graph *graph, const ls_judged *judged, char *text, size_t size)
 {
-    const ls_graph_node *node = &check->graph->nodes[judged->golden->node];
+    const ls_graph_node *node = &graph->nodes[judged->golden->node];
     size_t at[LS_NODE_DIMS] = {0}, rest = first_nan(judged), length;
     for (int d = node->n_dims; d-- > 0; rest /= node->dims[d]) at[d] = rest % node->dims[d];
     length = (size_t)snprintf(text, size, "not a number from %s", judged->golden->name);
@@ -63,15 +62,15 @@ static void say_where(const struct ls_check *check, const ls_judged *judged, cha
     if (length < size) snprintf(text + length, size - length, " on: no cause can be read from it");
 }
 
-bool ls_check_says_nothing(const struct ls_check *check, const ls_judged *judged,
-                           ls_suspicion *ret_suspicion)
+bool ls_findings_say_nothing(const ls_judgement *judgement, const ls_judged *judged,
+                             ls_suspicion *ret_suspicion)
 {
     char *text = ret_suspicion->evidence;
     if (has_nan(judged)) {
-        say_where(check, judged, text, LS_EVIDENCE);
+        say_where(judgement->inside->graph, judged, text, LS_EVIDENCE);
         return true;
     }
-    if (!has_losses_only(check)) return false;
+    if (!has_losses_only(judgement)) return false;
     snprintf(text, LS_EVIDENCE,
              "the loss lies outside the envelope of right runs from step %llu on; losses by "
              "themselves name no mistake: add gradients",

@@ -1,4 +1,4 @@
-/* check_group.c - which of the wrong tensors are one mistake.
+/* findings_group.c - which of the wrong tensors are one mistake.
  *
  * Those with the same cause are, as a bias that is added once per rank is in every layer. A tensor
  * without a cause of its own belongs to a mistake that is known when that explains why it is wrong:
@@ -14,7 +14,7 @@
  * inputs are missing, per region that what is missing may share. */
 #include <ctype.h>
 
-#include "check/check_parts.h"
+#include "causes/findings_parts.h"
 
 /* Names are alike but for the step and the layer's number. */
 static bool same_kind(const char *a, const char *b)
@@ -65,29 +65,16 @@ static bool share_parameter(const struct ls_check *check, const ls_finding *find
     return false;
 }
 
-/* A parameter's gradient, or the part of it from its use at `reader`. */
-static bool comes_from(const ls_graph *graph, const ls_graph_node *gradient, size_t reader)
-{
-    return (gradient->of < 0 || gradient->of == (int)reader) &&
-           ls_graph_param_slot(&graph->nodes[reader], gradient->params[0]) >= 0;
-}
-
 /* Both have gradients from one embedding, as of the rows that are added up to it: what is left out
  * of the one is left out of the other. A tied embedding's use as head is another place. */
-static bool share_reader(const struct ls_check *check, const ls_finding *finding,
-                         const ls_judged *root)
+static bool share_embedding(const struct ls_check *check, const ls_finding *finding,
+                            const ls_judged *root)
 {
     const ls_graph *graph = check->graph;
-    const ls_graph_node *b = &graph->nodes[root->golden->node];
-    if (b->make != LS_MAKE_PARAM_GRADIENT) return false;
-    for (size_t i = 0; i < finding->count; i++) {
-        const ls_graph_node *a = &graph->nodes[finding->tensors[i]->golden->node];
-        if (a->make != LS_MAKE_PARAM_GRADIENT) continue;
-        for (size_t r = 0; r < graph->count && graph->nodes[r].phase == LS_GRAPH_FORWARD; r++)
-            if (graph->nodes[r].make == LS_MAKE_EMBEDDING && comes_from(graph, a, r) &&
-                comes_from(graph, b, r))
-                return true;
-    }
+    const int own = ls_check_embedding_of(graph, &graph->nodes[root->golden->node]);
+    for (size_t i = 0; own >= 0 && i < finding->count; i++)
+        if (ls_check_embedding_of(graph, &graph->nodes[finding->tensors[i]->golden->node]) == own)
+            return true;
     return false;
 }
 
@@ -149,29 +136,23 @@ static bool arranges_attention(const struct ls_check *check, const ls_finding *f
 static bool explains(const struct ls_check *check, const ls_finding *finding, const ls_judged *root)
 {
     if (has_alike(check, finding, root)) return true;
-    switch (finding->suspicion.cause) {
-    case LS_CAUSE_SHARD_ORDER:
-    case LS_CAUSE_INTERLEAVED:
-    case LS_CAUSE_TRANSPOSED:
+    switch (ls_mistake_of(finding->suspicion.cause)->reach) {
+    case LS_REACH_ARRANGEMENT:
         return share_parameter(check, finding, root) || is_of_weight(check, finding, root) ||
                arranges_attention(check, finding, root);
-    case LS_CAUSE_ROTARY:
+    case LS_REACH_PARAMETER:
         return share_parameter(check, finding, root);
-    case LS_CAUSE_NOT_REDUCED: /* of a part of the batch */
-    case LS_CAUSE_TIED_ONE_SIDE:
-        return share_reader(check, finding, root);
-    case LS_CAUSE_CAUSAL_MASK: /* the heads' outputs are made of the same probabilities */
-    case LS_CAUSE_SCORE_SCALE:
-    case LS_CAUSE_ATTENTION_SET:
-    case LS_CAUSE_POSITION_BIAS:
-    case LS_CAUSE_OTHER_SEQUENCE:
+    case LS_REACH_ROWS:
+        return share_embedding(check, finding, root);
+    case LS_REACH_ATTENTION: /* the heads' outputs are made of the same probabilities */
         return is_of_attention(check->graph, root);
-    case LS_CAUSE_DROPOUT_MASK:
+    case LS_REACH_BACKWARD:
         return goes_backward(check, finding->tensor) && goes_backward(check, root) &&
                finding->tensor->golden->step == root->golden->step;
-    default:
-        return false;
+    case LS_REACH_ALIKE:
+        break;
     }
+    return false;
 }
 
 /* Inputs of both are missing, what is missing before one has a cause, and of the other nothing more
@@ -184,34 +165,37 @@ static bool may_follow(const ls_finding *finding, const ls_judged *root,
            root->golden->step == finding->tensor->golden->step;
 }
 
-bool ls_check_comes_later(const struct ls_check *check, const ls_judged *root,
-                          const ls_suspicion *suspicion)
+bool ls_findings_come_before(const ls_findings *findings, const ls_judged *root,
+                             const ls_suspicion *suspicion)
 {
-    const ls_judgement *judgement = check->judgement;
-    return suspicion->cause == LS_CAUSE_NONE && judgement->n_findings > 0 &&
-           judgement->findings[0].tensor->golden->step < root->golden->step;
+    return suspicion->cause == LS_CAUSE_NONE && findings->count > 0 &&
+           findings->list[0].tensor->golden->step < root->golden->step;
 }
 
 /* ---- one mistake ---- */
 
-/* Clipped element by element, a gradient without large elements is as if it were not clipped. */
+/* a is a more specific form of b. */
+static bool includes(ls_cause a, ls_cause b)
+{
+    return b != LS_CAUSE_NONE && ls_mistake_of(a)->includes == b;
+}
+
 static bool are_one(ls_cause a, ls_cause b)
 {
-    return a == b || (a == LS_CAUSE_CLIPPED_BY_VALUE && b == LS_CAUSE_NOT_CLIPPED) ||
-           (a == LS_CAUSE_NOT_CLIPPED && b == LS_CAUSE_CLIPPED_BY_VALUE);
+    return a == b || includes(a, b) || includes(b, a);
 }
 
 static bool is_partial(ls_cause cause)
 {
-    return cause == LS_CAUSE_NOT_REDUCED || cause == LS_CAUSE_TIED_ONE_SIDE;
+    return ls_mistake_of(cause)->reach == LS_REACH_ROWS;
 }
 
 /* A cause that fits a root no less than the one that was named makes one mistake of two. */
-static ls_finding *same_cause(const ls_judgement *judgement, const ls_suspicion *suspicion)
+static ls_finding *same_cause(const ls_findings *findings, const ls_suspicion *suspicion)
 {
     ls_finding *could_be = NULL;
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        ls_finding *finding = &judgement->findings[i];
+    for (size_t i = 0; i < findings->count; i++) {
+        ls_finding *finding = &findings->list[i];
         const ls_cause cause = finding->suspicion.cause;
         if (cause == LS_CAUSE_NONE) continue;
         if (are_one(cause, suspicion->cause)) return finding;
@@ -220,30 +204,29 @@ static ls_finding *same_cause(const ls_judgement *judgement, const ls_suspicion 
     return could_be;
 }
 
-ls_finding *ls_check_group(const struct ls_check *check, const ls_judged *root,
-                           const ls_suspicion *suspicion, bool examined)
+ls_finding *ls_findings_group(const ls_findings *findings, const ls_judged *root,
+                              const ls_suspicion *suspicion, bool examined)
 {
-    ls_judgement *judgement = check->judgement;
+    const struct ls_check *check = findings->of->inside;
     if (suspicion->cause != LS_CAUSE_NONE) {
-        ls_finding *same = same_cause(judgement, suspicion);
-        for (size_t i = 0; i < judgement->n_findings && !same; i++)
-            if (is_partial(suspicion->cause) &&
-                is_partial(judgement->findings[i].suspicion.cause) &&
-                share_reader(check, &judgement->findings[i], root))
-                same = &judgement->findings[i];
+        ls_finding *same = same_cause(findings, suspicion);
+        for (size_t i = 0; i < findings->count && !same; i++)
+            if (is_partial(suspicion->cause) && is_partial(findings->list[i].suspicion.cause) &&
+                share_embedding(check, &findings->list[i], root))
+                same = &findings->list[i];
             else if (suspicion->cause == LS_CAUSE_TARGET_SET &&
-                     is_mean_of_targets(check, &judgement->findings[i], root))
-                same = &judgement->findings[i];
+                     is_mean_of_targets(check, &findings->list[i], root))
+                same = &findings->list[i];
         return same;
     }
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        ls_finding *finding = &judgement->findings[i];
+    for (size_t i = 0; i < findings->count; i++) {
+        ls_finding *finding = &findings->list[i];
         if (finding->suspicion.cause != LS_CAUSE_NONE &&
             (explains(check, finding, root) || may_follow(finding, root, suspicion)))
             return finding;
     }
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        ls_finding *finding = &judgement->findings[i];
+    for (size_t i = 0; i < findings->count; i++) {
+        ls_finding *finding = &findings->list[i];
         if ((finding->suspicion.cause == LS_CAUSE_NONE || !examined) &&
             alike(check->graph, finding->tensor, root))
             return finding;
@@ -251,14 +234,13 @@ ls_finding *ls_check_group(const struct ls_check *check, const ls_judged *root,
     return NULL;
 }
 
-const ls_finding *ls_check_explained_by(const struct ls_check *check, const ls_finding *unnamed)
+ls_finding *ls_findings_explaining(const ls_findings *findings, const ls_finding *unnamed)
 {
-    const ls_judgement *judgement = check->judgement;
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        const ls_finding *finding = &judgement->findings[i];
+    for (size_t i = 0; i < findings->count; i++) {
+        ls_finding *finding = &findings->list[i];
         bool all = finding->suspicion.cause != LS_CAUSE_NONE;
         for (size_t k = 0; all && k < unnamed->count; k++)
-            all = explains(check, finding, unnamed->tensors[k]);
+            all = explains(findings->of->inside, finding, unnamed->tensors[k]);
         if (all) return finding;
     }
     return NULL;
@@ -271,10 +253,10 @@ static bool lacks(const ls_finding *finding, const ls_golden_tensor *tensor)
     return false;
 }
 
-ls_finding *ls_check_share_missing(const ls_judgement *judgement, const ls_finding *other)
+ls_finding *ls_findings_share_missing(const ls_findings *findings, const ls_finding *other)
 {
-    for (size_t i = 0; i < judgement->n_findings; i++) {
-        ls_finding *finding = &judgement->findings[i];
+    for (size_t i = 0; i < findings->count; i++) {
+        ls_finding *finding = &findings->list[i];
         size_t both = 0;
         if (finding->suspicion.cause != LS_CAUSE_NONE) continue;
         for (size_t k = 0; k < finding->n_missing; k++)

@@ -1,4 +1,4 @@
-/* cause_fit.c - a sum taken apart: what factor each part of it has in the candidate.
+/* search_parts.c - a sum taken apart: what factor each part of it has in the candidate.
  *
  * A linear operation's result is the sum of what parts of an operand give: the columns of an input
  * that one granule holds, a sequence's tokens, the bias. A candidate made of the same parts with
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "causes/cause_parts.h"
+#include "causes/search.h"
 
 void ls_parts_add(ls_parts *parts, const ls_search *search, bool is_param, int index, size_t inner,
                   size_t extent, size_t from, size_t to, int group)
@@ -64,12 +64,6 @@ typedef struct fit {
 
 enum { FIT_ROWS = 16384 };
 
-static bool is_outside(const ls_search *s, size_t i)
-{
-    return (!s->held || s->held[i]) &&
-           !(fabs(s->candidate[i] - s->of->right[i]) <= s->of->bound[i]);
-}
-
 /* Half of the elements evenly, half among those that are wrong; those that are no numbers not. */
 static ls_status begin(fit *f, const ls_search *s, size_t columns)
 {
@@ -83,11 +77,11 @@ static ls_status begin(fit *f, const ls_search *s, size_t columns)
     f->normal = calloc(columns * (columns + 1), sizeof *f->normal);
     if (!f->place || !f->y || !f->a || !f->normal)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to fit the parts of %s", s->node->name);
-    for (size_t i = 0; i < s->n; i++) wrong += is_outside(s, i);
+    for (size_t i = 0; i < s->n; i++) wrong += ls_search_is_wrong(s, i);
     const size_t step = s->n <= most ? 1 : 2 * s->n / most + 1;
     const size_t wrong_step = 2 * wrong / most + 1;
     for (size_t i = 0, w = 0; i < s->n && f->rows < most; i++) {
-        const bool other = is_outside(s, i) && w++ % wrong_step == 0;
+        const bool other = ls_search_is_wrong(s, i) && w++ % wrong_step == 0;
         if ((i % step && !other) || !isfinite(s->candidate[i])) continue;
         if (s->held && !s->held[i]) continue;
         f->place[f->rows] = i;

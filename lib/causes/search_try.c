@@ -1,4 +1,4 @@
-/* cause_upstream.c - a hypothesis tried where it is, and where it may be: among the operations
+/* search_try.c - a hypothesis tried where it is, and where it may be: among the operations
  * before the node whose tensors the candidate does not have.
  *
  * Upstream, every operation that the hypothesis concerns is done otherwise, and what is made of it
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
-#include "causes/cause_parts.h"
+#include "causes/search.h"
 
 static const ls_candidate_tensor *candidate_tensor(const ls_search *search, int node)
 {
@@ -174,6 +174,7 @@ ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_ch
                         const char *text)
 {
     ls_status status = LS_OK;
+    if (search->fits[cause]) goto exit;
     if (concerned(search, search->node, kinds, change)) {
         LS_TRY(ls_search_evaluate(search, cause, &change->operands, text));
         if (search->fits[cause]) goto exit;
@@ -184,4 +185,49 @@ ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_ch
     if (!search->of->own_inputs) LS_TRY(try_upstream(search, cause, kinds, change, text));
 exit:
     return status;
+}
+
+ls_status ls_search_try_batch(ls_search *search, ls_cause cause, unsigned kinds,
+                              const ls_variant *variant, const ls_batch *batch, const char *text)
+{
+    ls_status status = LS_OK;
+    ls_change change = {0};
+    if (search->fits[cause]) goto exit;
+    LS_TRY(ls_change_begin(&change, &search->of->operands));
+    change.variant = *variant;
+    if (batch) change.batch = *batch;
+    LS_TRY(ls_search_try(search, cause, kinds, &change, text));
+exit:
+    ls_change_end(&change);
+    return status;
+}
+
+ls_status ls_search_try_variant(ls_search *search, ls_cause cause, unsigned kinds,
+                                const ls_variant *variant, const char *text)
+{
+    return ls_search_try_batch(search, cause, kinds, variant, NULL, text);
+}
+
+ls_status ls_search_try_fitted(ls_search *search, ls_cause cause, unsigned kinds,
+                               const ls_variant *variant, size_t fitted, const char *text)
+{
+    search->fitted = fitted;
+    const ls_status status = ls_search_try_variant(search, cause, kinds, variant, text);
+    search->fitted = 0;
+    return status;
+}
+
+ls_status ls_search_try_forms(ls_search *search, const ls_form *forms, size_t count)
+{
+    ls_status status = LS_OK;
+    for (size_t i = 0; i < count; i++)
+        LS_TRY(ls_search_try_variant(search, forms[i].cause, forms[i].kinds, &forms[i].variant,
+                                     forms[i].text));
+exit:
+    return status;
+}
+
+bool ls_search_can_concern(const ls_search *search, unsigned kinds)
+{
+    return !search->of->own_inputs || ls_search_concerns(search, kinds);
 }
