@@ -114,15 +114,15 @@ ls_status ls_error_adopt(const ls_error *error, const char *prefix)
 
 void ls_error_rename(const char *from, const char *to)
 {
-    char text[sizeof record.text], name[512], *at = record.text, *next;
+    char text[sizeof record.text + 1], name[512], *at = record.text, *next;
     snprintf(name, sizeof name, "%s", ls_show(from));
     const size_t length = strlen(name);
     size_t used = 0;
     to = ls_show(to);
     if (record.status == LS_OK || length == 0) return;
-    for (; used < sizeof text && (next = strstr(at, name)) != NULL; at = next + length)
+    for (; (next = strstr(at, name)) != NULL; at = next + length)
         used = ls_append(text, sizeof text, used, "%.*s%s", (int)(next - at), at, to);
-    if (used < sizeof text) used = ls_append(text, sizeof text, used, "%s", at);
-    if (used >= sizeof text) memcpy(text + sizeof text - 4, "...", 4);
-    memcpy(record.text, text, sizeof text);
+    used = ls_append(text, sizeof text, used, "%s", at);
+    if (used >= sizeof record.text) memcpy(text + sizeof record.text - 4, "...", 4);
+    memcpy(record.text, text, sizeof record.text);
 }

@@ -10,17 +10,16 @@
 static ls_status read_layouts(ls_sweep *sweep, const ls_job_settings *s)
 {
     ls_status status = LS_OK;
-    char *list = NULL, *rest = list;
+    char *list = NULL;
     LS_COPY(list, s->layouts);
-    while (rest != NULL) {
+    for (char *rest = list, *end; rest != NULL; rest = end == NULL ? NULL : end + 1) {
         ls_run run = s->run;
-        char *end = strchr(rest, ';');
+        end = strchr(rest, ';');
         if (end != NULL) *end = '\0';
         LS_TRY(ls_layout_parse("--layouts", rest, &run.layout));
         LS_TRY(ls_run_check(&run));
         LS_TRY(ls_job_check_ranks(&run.layout));
         LS_TRY(ls_sweep_add(sweep, &run.layout));
-        rest = end == NULL ? NULL : end + 1;
     }
 exit:
     free(list);

@@ -197,8 +197,8 @@ ls_status ls_evaluate_attention_backward(const evaluation *all, const ls_graph_n
     const double *v = value_of(e, reader->inputs[2]), *d_o = gradient_of(e, reader);
     const approx scale = scale_of(e);
     approx *room = NULL;
-    const row_work w = {room, room + e->S, room + 2 * e->S};
     LS_ROOM(room, 3 * e->S);
+    const row_work w = {room, room + e->S, room + 2 * e->S};
     for (size_t b = 0; b < e->B; b++)
         for (size_t h = 0; h < e->config->heads; h++)
             for (size_t i = 0; i < e->S; i++) {

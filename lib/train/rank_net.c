@@ -40,7 +40,7 @@ static ls_status gather_runs(net *n)
 
     LS_NEW(n->runs, ranks);
     LS_NEW(n->starts, ranks + 1);
-    LS_NEW(all, ranks);
+    LS_NEW(all, 2 * ranks);
     LS_NEW(starts, ranks + 1);
     for (size_t r = 0; r <= ranks; r++) starts[r] = 2 * r;
     LS_TRY(ls_all_gather(n->world, all, own, starts, LS_I64));

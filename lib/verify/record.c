@@ -75,9 +75,9 @@ ls_status ls_record_run(ls_record **ret_record, const ls_run *run, const ls_watc
     ls_status status = LS_OK;
     ls_train_result result;
     ls_record *record = NULL;
-    ls_watcher remember = {record, remember_begin, remember_tensor, remember_step};
 
     LS_NEW(record, 1);
+    const ls_watcher remember = {record, remember_begin, remember_tensor, remember_step};
     record->beside = watcher;
     LS_TRY(ls_train(run, &remember, &result));
     record->beside = NULL;

@@ -40,7 +40,7 @@ KNOWS = {
     "report": ["causes", "verify"],
     "job": ["report"],
 }
-PROGRAM_SEES = ["train", "verify", "golden", "check", "causes", "report", "job"]
+PROGRAM_SEES = ["base", "train", "verify", "golden", "check", "causes", "report", "job"]
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 FRONT_DOOR = "lockstep/lockstep.h"
 UMBRELLA = "include/lockstep/parts.h"
