@@ -85,7 +85,8 @@ def judge(root, path, quote, target):
         if target == FRONT_DOOR and room == "job":
             return None
         if len(parts) == 2:  # the front door, or the umbrella
-            return None if kind in ("app", "program", "gallery") else "only apps and the program include all"
+            sees_all = kind in ("app", "program", "gallery")
+            return None if sees_all else "only apps and the program include all"
         known = "/".join(parts[1:-1])
         return f"{room} does not know {known}" if room and known not in reach(room) else None
     if quote == "<":
