@@ -11,32 +11,6 @@
 
 /* ---- what the factors say ---- */
 
-/* The factor of all parts of an addend when they have the same; *ret_same false when not. Parts
- * that cannot be seen agree with all. */
-static double common(const ls_sum *s, const ls_addend *a, bool *ret_same)
-{
-    double factor = (double)NAN;
-    *ret_same = true;
-    for (size_t p = a->first; p < a->first + a->count; p++) {
-        const ls_part *part = &s->parts.part[p];
-        if (!part->known) continue;
-        if (isnan(factor)) factor = part->factor;
-        if (part->factor != factor) *ret_same = false;
-    }
-    return factor;
-}
-
-static void round_factors(ls_parts *parts)
-{
-    for (size_t p = 0; p < parts->count; p++)
-        parts->part[p].factor = ls_round_factor(parts->part[p].factor);
-}
-
-static void set_factors(ls_sum *s, const ls_addend *a, double factor)
-{
-    for (size_t p = a->first; p < a->first + a->count; p++) s->parts.part[p].factor = factor;
-}
-
 static bool is_whole_number(double k)
 {
     return k >= 2 && k <= 4096 && k == rint(k);
@@ -56,10 +30,10 @@ static ls_status explain_factors(ls_sum *s, ls_search *search)
     double factor[LS_ADDENDS];
     for (int g = 0; g < s->groups; g++) {
         bool same;
-        factor[g] = common(s, &s->group[g], &same);
+        factor[g] = ls_parts_common(&s->parts, s->group[g].first, s->group[g].count, &same);
         if (!same) goto exit;
         if (isnan(factor[g])) factor[g] = 1;
-        set_factors(s, &s->group[g], factor[g]);
+        ls_parts_set(&s->parts, s->group[g].first, s->group[g].count, factor[g]);
         if (factor[g] != 1) odd = g, odds++;
     }
     if (odds == 0) goto exit;
@@ -168,7 +142,8 @@ static ls_status propose_share(ls_sum *s, ls_search *search, size_t ranks, size_
                  from, to, granules, rank, ranks);
     for (int bias = 0; bias < 3; bias++) { /* as it was fitted, then 1, then 0 */
         for (int g = 0; g < s->groups; g++)
-            if (s->group[g].is_bias && bias > 0) set_factors(s, &s->group[g], bias == 1);
+            if (s->group[g].is_bias && bias > 0)
+                ls_parts_set(&s->parts, s->group[g].first, s->group[g].count, bias == 1);
         LS_TRY(ls_parts_propose(&s->parts, search, LS_CAUSE_NOT_REDUCED, text));
         if (search->fits[LS_CAUSE_NOT_REDUCED]) break;
     }
@@ -296,7 +271,7 @@ ls_status ls_cause_sums(ls_search *search)
     if (s.groups == 0) goto exit;
     LS_TRY(ls_parts_fit(&s.parts, search, &done));
     if (!done) goto exit;
-    round_factors(&s.parts);
+    ls_parts_round(&s.parts);
     fitted = s;
     LS_TRY(explain_factors(&s, search));
     s = fitted;

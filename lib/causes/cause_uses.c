@@ -40,25 +40,6 @@ static void take_uses(uses *u, const ls_search *search, const size_t *bounds, si
     }
 }
 
-/* The factor of all parts of a use; NAN: none can be seen. */
-static double common(const uses *u, int use, bool *ret_same)
-{
-    double factor = (double)NAN;
-    *ret_same = true;
-    for (size_t i = 0; i < u->each; i++) {
-        const ls_part *part = &u->parts.part[(size_t)use * u->each + i];
-        if (!part->known) continue;
-        if (isnan(factor)) factor = part->factor;
-        if (part->factor != factor) *ret_same = false;
-    }
-    return factor;
-}
-
-static void set_all(uses *u, int use, double factor)
-{
-    for (size_t i = 0; i < u->each; i++) u->parts.part[(size_t)use * u->each + i].factor = factor;
-}
-
 static bool is_plain(double k)
 {
     return (k >= 0 && k == rint(k) && k <= 4096) || (k > 0 && fabs(1 / k - rint(1 / k)) < 1e-9);
@@ -78,11 +59,11 @@ static ls_status explain_uses(uses *u, ls_search *search)
     double k[USES] = {1, 1};
     for (int use = 0; use < u->count; use++) {
         bool same;
-        k[use] = common(u, use, &same);
+        k[use] = ls_parts_common(&u->parts, (size_t)use * u->each, u->each, &same);
         if (!same) goto exit;
         if (isnan(k[use])) k[use] = 1;
         if (!is_plain(k[use])) goto exit;
-        set_all(u, use, k[use]);
+        ls_parts_set(&u->parts, (size_t)use * u->each, u->each, k[use]);
     }
     if (u->count == 2 && k[0] != k[1]) {
         if (k[0] * k[1] == 0 && k[0] + k[1] == 1)
@@ -136,7 +117,7 @@ static ls_status explain_run(uses *u, ls_search *search)
     int parts = 0;
     for (int use = 0; use < u->count; use++) {
         bool same;
-        const double all = common(u, use, &same);
+        const double all = ls_parts_common(&u->parts, (size_t)use * u->each, u->each, &same);
         if (same && !(all == 0)) continue;
         if (!run_of(u, use, &from, &to)) goto exit;
         partial[use] = true, parts++;
@@ -179,7 +160,7 @@ static ls_status explain_divisor(uses *u, ls_search *search)
             near =
                 !u->parts.part[p].known || fabs(u->parts.part[p].factor - factor) <= 0.01 * factor;
         if (!near) continue;
-        for (int use = 0; use < u->count; use++) set_all(u, use, factor);
+        ls_parts_set(&u->parts, 0, u->parts.count, factor);
         LS_TRY(ls_parts_propose(&u->parts, search, LS_CAUSE_TARGET_COUNT, text));
     }
 exit:
@@ -281,8 +262,7 @@ static ls_status try_token_shares(ls_search *search)
         take_uses(&u, search, bounds, T, true);
         LS_TRY(ls_parts_fit(&u.parts, search, &done));
         if (!done) goto exit;
-        for (size_t p = 0; p < u.parts.count; p++)
-            u.parts.part[p].factor = ls_round_factor(u.parts.part[p].factor);
+        ls_parts_round(&u.parts);
         if (!run_of(&u, 0, &from, &to) || to - from == T) continue;
         if (to - from != 1 && to - from != T - 1) continue;
         for (int use = 0; use < u.count; use++)
@@ -317,8 +297,7 @@ ls_status ls_cause_uses(ls_search *search)
     u = fitted;
     if (blocks == B) LS_TRY(explain_cuts(&u, search));
     u = fitted;
-    for (size_t p = 0; p < u.parts.count; p++)
-        u.parts.part[p].factor = ls_round_factor(u.parts.part[p].factor);
+    ls_parts_round(&u.parts);
     fitted = u;
     LS_TRY(explain_uses(&u, search));
     u = fitted;

@@ -206,6 +206,12 @@ void ls_parts_add(ls_parts *parts, const ls_search *search, bool is_param, int i
 
 /* The factors by least squares. *ret_done false: too much work or nothing to fit. */
 ls_status ls_parts_fit(ls_parts *parts, ls_search *search, bool *ret_done) LS_MUST_USE;
+/* Of parts first .. first + count - 1: the factor that all have that can be seen, NAN if none can;
+ * *ret_same: they have the same. */
+double ls_parts_common(const ls_parts *parts, size_t first, size_t count, bool *ret_same);
+void ls_parts_set(ls_parts *parts, size_t first, size_t count, double factor);
+/* ls_round_factor of every part's. */
+void ls_parts_round(ls_parts *parts);
 /* What the parts give with their factors: evaluated and proposed. */
 ls_status ls_parts_propose(const ls_parts *parts, ls_search *search, ls_cause cause,
                            const char *evidence) LS_MUST_USE;

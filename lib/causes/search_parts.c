@@ -162,6 +162,29 @@ exit:
     return status;
 }
 
+double ls_parts_common(const ls_parts *parts, size_t first, size_t count, bool *ret_same)
+{
+    double factor = (double)NAN;
+    *ret_same = true;
+    for (size_t p = first; p < first + count; p++) {
+        if (!parts->part[p].known) continue;
+        if (isnan(factor)) factor = parts->part[p].factor;
+        if (parts->part[p].factor != factor) *ret_same = false;
+    }
+    return factor;
+}
+
+void ls_parts_set(ls_parts *parts, size_t first, size_t count, double factor)
+{
+    for (size_t p = first; p < first + count; p++) parts->part[p].factor = factor;
+}
+
+void ls_parts_round(ls_parts *parts)
+{
+    for (size_t p = 0; p < parts->count; p++)
+        parts->part[p].factor = ls_round_factor(parts->part[p].factor);
+}
+
 ls_status ls_parts_propose(const ls_parts *parts, ls_search *search, ls_cause cause,
                            const char *evidence)
 {
