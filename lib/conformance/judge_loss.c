@@ -11,6 +11,7 @@
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/numerics/tree.h"
 #include "conformance/judge_operations.h"
+#include "step_graph/formula.h"
 #include "step_graph/operation_parts.h"
 
 enum { SHAPES = 9 };
@@ -130,31 +131,12 @@ exit:
 
 /* ---- forward ---- */
 
-static approx right_loss(const judge_trial *trial, const loss_view *v, size_t t)
+static approx right_loss(const judge_trial *trial, const loss_view *v, size_t t, approx *row)
 {
-    const ls_precision *p = &trial->precision;
-    const double a = v->shape.smoothing;
-    double largest = -HUGE_VAL;
-    approx_sum exps = {0}, plain = {0};
-    for (size_t c = 0; c < v->shape.V; c++) largest = fmax(largest, z_at(v, t, c));
-    const approx max = approx_exact(largest);
-    for (size_t c = 0; c < v->shape.V; c++) {
-        const approx z = approx_exact(z_at(v, t, c));
-        approx_sum_add(&exps, approx_exp(p, approx_subtract(p, z, max)));
-        approx_sum_add(&plain, z);
-    }
-    const approx lse = approx_log(p, approx_sum_end(p, &exps));
-    approx loss =
-        approx_subtract(p, lse, approx_subtract(p, approx_exact(target_logit(v, t)), max));
-    if (a > 0) {
-        const approx mean =
-            approx_divide(p, approx_sum_end(p, &plain), approx_exact((double)v->shape.V));
-        const approx even = approx_subtract(p, lse, approx_subtract(p, mean, max));
-        loss = approx_add(p, approx_multiply(p, approx_constant(p, 1 - a), loss),
-                          approx_multiply(p, approx_constant(p, a), even));
-    }
-    loss = approx_add_error(loss, 2 * p->u * fabs(largest)); /* log(sum) + max - z instead */
-    return loss;
+    const ls_loss_form form = {v->shape.smoothing, 0, 1};
+    for (size_t c = 0; c < v->shape.V; c++) row[c] = approx_exact(z_at(v, t, c));
+    return ls_formula_cross_entropy(&trial->precision, &form, row, v->shape.V,
+                                    (size_t)v->targets->before[t]);
 }
 
 /* (1 - a) (lse - z_target) + a (lse - mean) */
@@ -242,14 +224,16 @@ static ls_status prepare_forward(judge_trial *trial)
     loss_view *v = NULL;
     judge_tensor *loss = NULL, *mean = NULL;
     double *over_all = NULL, *sum_alone = NULL;
+    approx *row = NULL;
     approx_sum sum = {0};
     LS_TRY(prepare_shape(trial, &v));
+    LS_TRY(ls_trial_room(trial, v->columns, sizeof *row, &row));
     LS_TRY(ls_trial_add(trial, "loss", JUDGE_WANTED, 1, v->tokens, 1, NULL, &loss));
     LS_TRY(ls_trial_add(trial, "mean", JUDGE_WANTED, 1, 1, 1, NULL, &mean));
     LS_TRY(add_inputs(trial, v));
     for (size_t t = 0; t < v->tokens; t++) {
         if (is_ignored(v, t)) continue;
-        const approx one = right_loss(trial, v, t);
+        const approx one = right_loss(trial, v, t, row);
         loss->value[t] = one.value;
         loss->bound[t] = one.error;
         approx_sum_add(&sum, one);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "lockstep/kernels/norm.h"
-#include "step_graph/approx.h"
+#include "step_graph/formula.h"
 #include "conformance/judge_operations.h"
 
 enum { SHAPES = 8 };
@@ -21,9 +21,6 @@ typedef struct norm_case {
 static const norm_case CASES[SHAPES] = {
     {1, 3, -1, 1, 0},         {2, 8, -2, 1, 0}, {1, 17, 5, 4, 0}, {3, 6, -1, 1, 32},
     {2, 10, 3, 1.0 / 512, 0}, {1, 64, 1, 1, 0}, {4, 5, -3, 2, 0}, {1, 33, 13, 1, 0}};
-
-/* What another way to normalize would be. */
-typedef enum way { AS_IS = 0, EPS_OUTSIDE, UNBIASED, MEAN_KEPT, MEAN_TAKEN, NO_EPS } way;
 
 typedef struct norm_view {
     ls_backend_norm shape;
@@ -70,35 +67,25 @@ exit:
     return status;
 }
 
-/* xhat of one row; returns rstd. */
-static approx normalize(const ls_precision *p, const norm_view *v, way how, size_t t, approx *xhat)
+static ls_norm_form form_of(const norm_view *v, const ls_variant *how)
 {
+    return (ls_norm_form){v->layer, v->shape.eps, how};
+}
+
+/* xhat of row t; returns rstd. */
+static approx normalize(const ls_precision *p, const norm_view *v, const ls_variant *how, size_t t,
+                        approx *xhat)
+{
+    const ls_norm_form form = form_of(v, how);
     const size_t D = v->shape.D;
-    const approx width = approx_exact((double)D);
-    const double *x = v->x->before + t * D;
-    const bool taken = (v->layer && how != MEAN_KEPT) || how == MEAN_TAKEN;
-    approx_sum sum = {0}, squares = {0};
-    for (size_t i = 0; i < D; i++) approx_sum_add(&sum, approx_exact(x[i]));
-    const approx mean = approx_divide(p, approx_sum_end(p, &sum), width);
-    for (size_t i = 0; i < D; i++) {
-        xhat[i] = approx_exact(x[i]);
-        if (taken) xhat[i] = approx_subtract(p, xhat[i], mean);
-        approx_sum_add(&squares, approx_product(xhat[i], xhat[i]));
-    }
-    const approx over = approx_exact((double)(how == UNBIASED && D > 1 ? D - 1 : D));
-    const approx variance = approx_divide(p, approx_sum_end(p, &squares), over);
-    const approx eps = approx_constant(p, how == NO_EPS ? 0 : v->shape.eps);
-    const approx root = how == EPS_OUTSIDE ? approx_add(p, approx_root(p, variance), eps)
-                                           : approx_root(p, approx_add(p, variance, eps));
-    const approx rstd = approx_divide(p, approx_exact(1), root);
-    for (size_t i = 0; i < D; i++) xhat[i] = approx_multiply(p, xhat[i], rstd);
-    return rstd;
+    for (size_t i = 0; i < D; i++) xhat[i] = approx_exact(v->x->before[t * D + i]);
+    return ls_formula_normalize(p, &form, xhat, D);
 }
 
 /* ---- forward ---- */
 
-static void norm_of(const ls_precision *p, const norm_view *v, way how, approx *row, double *y,
-                    double *bound)
+static void norm_of(const ls_precision *p, const norm_view *v, const ls_variant *how, approx *row,
+                    double *y, double *bound)
 {
     const size_t D = v->shape.D;
     for (size_t t = 0; t < v->tokens; t++) {
@@ -136,14 +123,15 @@ exit:
 static ls_status prepare_forward(judge_trial *trial, bool layer)
 {
     ls_status status = LS_OK;
-    static const struct {
-        way how;
+    const struct {
+        ls_variant how;
         const char *text;
-    } ways[] = {{EPS_OUTSIDE, "epsilon outside the root"},
-                {UNBIASED, "the variance over D - 1"},
-                {MEAN_KEPT, "the mean is not taken away"},
-                {MEAN_TAKEN, "the mean is taken away"},
-                {NO_EPS, "epsilon missing"}};
+    } ways[] = {{{.eps_outside = true}, "epsilon outside the root"},
+                {{.unbiased = true}, "the variance over D - 1"},
+                {{.centred_flipped = true},
+                 layer ? "the mean is not subtracted" : "the mean is subtracted"},
+                {{.norm_eps = -1}, "epsilon missing"}};
+    const ls_variant right = {0};
     const ls_precision *p = &trial->precision;
     norm_view *v = NULL;
     judge_tensor *y = NULL;
@@ -157,12 +145,12 @@ static ls_status prepare_forward(judge_trial *trial, bool layer)
         ls_trial_draw(trial, v->shift, 9);
     }
     LS_TRY(ls_trial_room(trial, v->shape.D, sizeof *row, &row));
-    norm_of(p, v, AS_IS, row, y->value, y->bound);
+    norm_of(p, v, &right, row, y->value, y->bound);
     LS_TRY(order_forward(trial, v, y));
     for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++) {
         double *other = NULL;
         LS_TRY(ls_trial_variant(trial, y, ways[k].text, false, &other));
-        norm_of(p, v, ways[k].how, row, other, NULL);
+        norm_of(p, v, &ways[k].how, row, other, NULL);
     }
 exit:
     return status;
@@ -206,28 +194,20 @@ static size_t owner_of(const judge_trial *trial, const norm_view *v, size_t t)
     return r;
 }
 
-/* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy scale; row t. without: no means. */
-static void input_gradient(const ls_precision *p, const norm_view *v, size_t t, approx rstd,
-                           const approx *xhat, approx *g, double *dx, double *bound, bool without)
+/* dx of row t, from its xhat and rstd. */
+static void input_gradient(const ls_precision *p, const norm_view *v, const ls_variant *how,
+                           size_t t, approx rstd, const approx *xhat, approx *g, double *dx,
+                           double *bound)
 {
     const size_t D = v->shape.D;
-    const approx width = approx_exact((double)D);
-    approx_sum sum = {0}, along = {0};
-    for (size_t i = 0; i < D; i++) {
+    const ls_norm_form form = form_of(v, how);
+    for (size_t i = 0; i < D; i++)
         g[i] = approx_multiply(p, approx_exact(v->dy->before[t * D + i]),
                                approx_exact(v->scale->before[i]));
-        approx_sum_add(&sum, g[i]);
-        approx_sum_add(&along, approx_product(g[i], xhat[i]));
-    }
-    const approx mean = approx_divide(p, approx_sum_end(p, &sum), width);
-    const approx mean_x = approx_divide(p, approx_sum_end(p, &along), width);
+    ls_formula_norm_gradient(p, &form, rstd, xhat, g, D);
     for (size_t i = 0; i < D; i++) {
-        approx rest = g[i];
-        if (v->layer && !without) rest = approx_subtract(p, rest, mean);
-        if (!without) rest = approx_subtract(p, rest, approx_multiply(p, xhat[i], mean_x));
-        rest = approx_multiply(p, rstd, rest);
-        dx[t * D + i] = rest.value;
-        if (bound) bound[t * D + i] = rest.error;
+        dx[t * D + i] = g[i].value;
+        if (bound) bound[t * D + i] = g[i].error;
     }
 }
 
@@ -239,15 +219,16 @@ static ls_status gradients_of(judge_trial *trial, const norm_view *v, const norm
     const size_t D = v->shape.D;
     approx *xhat = NULL, *room = NULL;
     approx_sum *scale = NULL, *shift = NULL;
+    const ls_variant right = {0}, constants = {.lost_term = LS_TERM_NORM_BOTH};
     LS_TRY(ls_trial_room(trial, D, sizeof *xhat, &xhat));
     LS_TRY(ls_trial_room(trial, D, sizeof *room, &room));
     LS_TRY(ls_trial_room(trial, D, sizeof *scale, &scale));
     LS_TRY(ls_trial_room(trial, D, sizeof *shift, &shift));
     for (size_t t = 0; t < v->tokens; t++) {
-        const approx rstd = normalize(p, v, AS_IS, t, xhat);
+        const approx rstd = normalize(p, v, &right, t, xhat);
         const size_t r = owner_of(trial, v, t);
-        input_gradient(p, v, t, rstd, xhat, room, g->dx->value, g->dx->bound, false);
-        input_gradient(p, v, t, rstd, xhat, room, without, NULL, true);
+        input_gradient(p, v, &right, t, rstd, xhat, room, g->dx->value, g->dx->bound);
+        input_gradient(p, v, &constants, t, rstd, xhat, room, without, NULL);
         for (size_t i = 0; i < D; i++) {
             const approx d = approx_exact(v->dy->before[t * D + i]);
             const approx term = approx_product(d, xhat[i]);

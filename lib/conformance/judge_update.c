@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "lockstep/kernels/optimizer.h"
-#include "step_graph/approx.h"
+#include "step_graph/formula.h"
 #include "conformance/judge_operations.h"
 
 enum { CLIP_SHAPES = 8, ADAMW_SHAPES = 7 };
@@ -51,11 +51,10 @@ static approx norm_of(const ls_precision *p, const judge_tensor *own, const judg
 
 static void clip(const judge_trial *trial, const clip_view *v, approx norm, judge_tensor *g)
 {
-    const ls_precision *p = &trial->precision;
+    const ls_variant right = {0};
     for (size_t i = 0; i < g->n; i++) {
-        approx a = approx_exact(g->before[i]);
-        if (norm.value > v->max_norm)
-            a = approx_multiply(p, a, approx_divide(p, approx_constant(p, v->max_norm), norm));
+        const approx a = ls_formula_clip(&trial->precision, &right, v->max_norm,
+                                         approx_exact(g->before[i]), norm);
         g->value[i] = a.value;
         g->bound[i] = a.error;
     }
@@ -169,61 +168,31 @@ typedef struct adamw_view {
     ls_update u;
 } adamw_view;
 
-typedef enum adamw_way {
-    AS_IS = 0,
-    NO_CORRECTION,
-    STEP_LATER,
-    STEP_BEFORE,
-    DECAY_IN_GRADIENT,
-    NO_DECAY,
-    EPS_INSIDE,
-    WAYS
+/* What a mistake changes. */
+typedef struct adamw_way {
+    const char *text;
+    ls_variant how;
+    int later; /* than its step, for the bias correction */
+    bool undecayed, twice;
 } adamw_way;
 
-static const char *const WAY_TEXTS[WAYS] = {[NO_CORRECTION] = "no bias correction",
-                                            [STEP_LATER] = "bias correction of the step after",
-                                            [STEP_BEFORE] = "bias correction of the step before",
-                                            [DECAY_IN_GRADIENT] =
-                                                "weight decay inside the gradient",
-                                            [NO_DECAY] = "weight decay missing",
-                                            [EPS_INSIDE] = "epsilon inside the root"};
+static const adamw_way WAYS[] = {
+    {.text = "no bias correction", .how = {.uncorrected_mean = true, .uncorrected_square = true}},
+    {.text = "bias correction of the step after", .later = 1},
+    {.text = "bias correction of the step before", .later = -1},
+    {.text = "weight decay inside the gradient", .how = {.decay = LS_DECAY_IN_GRADIENT}},
+    {.text = "weight decay missing", .undecayed = true},
+    {.text = "epsilon inside the root", .how = {.root = LS_ROOT_EPS_INSIDE}},
+    {.text = "the update is applied twice", .twice = true}};
 
-typedef struct adamw_state {
-    approx w, m, v;
-} adamw_state;
-
-/* 1 - beta, also of who rounds beta first. */
-static approx rest_of(const ls_precision *p, double beta, double roundings)
+/* 1 - beta may have been taken from a rounded beta, beta^t by t products. */
+static ls_optimizer_state step(const ls_precision *p, const ls_update *u, const adamw_way *way,
+                               ls_optimizer_state s, approx g)
 {
-    return approx_within(1 - beta, roundings * p->u);
-}
-
-static adamw_state step(const ls_precision *p, const ls_update *u, adamw_way how, adamw_state s,
-                        approx g)
-{
-    const double t = (double)u->t + (how == STEP_LATER) - (how == STEP_BEFORE);
-    const approx b1 = approx_constant(p, u->beta1), b2 = approx_constant(p, u->beta2);
-    if (how == DECAY_IN_GRADIENT)
-        g = approx_add(p, g, approx_multiply(p, approx_constant(p, u->weight_decay), s.w));
-    s.m =
-        approx_add(p, approx_multiply(p, b1, s.m), approx_multiply(p, rest_of(p, u->beta1, 2), g));
-    s.v = approx_add(p, approx_multiply(p, b2, s.v),
-                     approx_multiply(p, rest_of(p, u->beta2, 2), approx_multiply(p, g, g)));
-    approx mean = s.m, square = s.v;
-    if (how != NO_CORRECTION) {
-        /* beta^t in binary32: t roundings of something below 1 */
-        mean = approx_divide(p, mean, rest_of(p, pow(u->beta1, t), 2 + t));
-        square = approx_divide(p, square, rest_of(p, pow(u->beta2, t), 2 + t));
-    }
-    const approx eps = approx_constant(p, u->eps);
-    const approx below = how == EPS_INSIDE ? approx_root(p, approx_add(p, square, eps))
-                                           : approx_add(p, approx_root(p, square), eps);
-    const approx shrink = approx_constant(p, u->lr * u->weight_decay);
-    if (how != DECAY_IN_GRADIENT && how != NO_DECAY)
-        s.w = approx_subtract(p, s.w, approx_multiply(p, shrink, s.w));
-    s.w = approx_subtract(
-        p, s.w, approx_multiply(p, approx_constant(p, u->lr), approx_divide(p, mean, below)));
-    return s;
+    ls_update at = *u;
+    at.t = (uint64_t)((int64_t)u->t + way->later);
+    const ls_adamw_constants constants = {2, 2 + (double)at.t};
+    return ls_formula_adamw(p, &at, &way->how, !way->undecayed, constants, s, g);
 }
 
 static ls_status order_adamw(judge_trial *trial, const adamw_view *a, judge_tensor *w,
@@ -241,32 +210,29 @@ exit:
     return status;
 }
 
-static adamw_state state_before(const judge_tensor *w, const judge_tensor *m, const judge_tensor *v,
-                                size_t i)
+static ls_optimizer_state state_before(const judge_tensor *w, const judge_tensor *m,
+                                       const judge_tensor *v, size_t i)
 {
-    const adamw_state s = {approx_exact(w->before[i]), approx_exact(m->before[i]),
-                           approx_exact(v->before[i])};
+    const ls_optimizer_state s = {approx_exact(w->before[i]), approx_exact(m->before[i]),
+                                  approx_exact(v->before[i])};
     return s;
 }
 
-/* Each of the other ways, and the right one twice. */
 static ls_status adamw_variants(judge_trial *trial, const adamw_view *a, judge_tensor *w,
                                 judge_tensor *m, judge_tensor *v, const judge_tensor *g)
 {
     ls_status status = LS_OK;
     const ls_precision *p = &trial->precision;
-    for (int how = NO_CORRECTION; how <= WAYS; how++) {
-        const bool twice = how == WAYS;
-        const char *text = twice ? "the update is applied twice" : WAY_TEXTS[how];
+    for (size_t k = 0; k < sizeof WAYS / sizeof WAYS[0]; k++) {
+        const adamw_way *way = &WAYS[k];
         double *of[3] = {NULL, NULL, NULL};
-        LS_TRY(ls_trial_variant(trial, w, text, false, &of[0]));
-        LS_TRY(ls_trial_variant(trial, m, text, false, &of[1]));
-        LS_TRY(ls_trial_variant(trial, v, text, false, &of[2]));
+        LS_TRY(ls_trial_variant(trial, w, way->text, false, &of[0]));
+        LS_TRY(ls_trial_variant(trial, m, way->text, false, &of[1]));
+        LS_TRY(ls_trial_variant(trial, v, way->text, false, &of[2]));
         for (size_t i = 0; i < w->n; i++) {
             const approx gradient = approx_exact(g->before[i]);
-            const adamw_way way = twice ? AS_IS : (adamw_way)how;
-            adamw_state s = step(p, &a->u, way, state_before(w, m, v, i), gradient);
-            if (twice) s = step(p, &a->u, way, s, gradient);
+            ls_optimizer_state s = step(p, &a->u, way, state_before(w, m, v, i), gradient);
+            if (way->twice) s = step(p, &a->u, way, s, gradient);
             of[0][i] = s.w.value, of[1][i] = s.m.value, of[2][i] = s.v.value;
         }
     }
@@ -281,6 +247,7 @@ static ls_status prepare_adamw(judge_trial *trial)
     static const uint64_t steps[ADAMW_SHAPES] = {1, 2, 3, 10, 1, 100, 4};
     const ls_precision *p = &trial->precision;
     const size_t s = trial->number % ADAMW_SHAPES;
+    const adamw_way right = {.text = NULL};
     adamw_view *a = NULL;
     judge_tensor *w = NULL, *m = NULL, *v = NULL, *g = NULL;
     LS_TRY(ls_trial_room(trial, 1, sizeof *a, &a));
@@ -306,8 +273,8 @@ static ls_status prepare_adamw(judge_trial *trial)
         m->before[i] = steps[s] == 1 ? 0 : m->before[i] * 0.5;
     }
     for (size_t i = 0; i < w->n; i++) {
-        const adamw_state after =
-            step(p, &a->u, AS_IS, state_before(w, m, v, i), approx_exact(g->before[i]));
+        const ls_optimizer_state after =
+            step(p, &a->u, &right, state_before(w, m, v, i), approx_exact(g->before[i]));
         w->value[i] = after.w.value, w->bound[i] = after.w.error;
         m->value[i] = after.m.value, m->bound[i] = after.m.error;
         v->value[i] = after.v.value, v->bound[i] = after.v.error;

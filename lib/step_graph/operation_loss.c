@@ -8,6 +8,7 @@
  * is of the order u (1 + |z_t - max|), not u loss. */
 #include <stdlib.h>
 
+#include "step_graph/formula.h"
 #include "step_graph/operation_parts.h"
 #include "base/allocate.h"
 
@@ -100,33 +101,31 @@ static approx sharded_loss(const evaluation *e, const labels *l, approx *row, in
     return approx_subtract(e->p, approx_log(e->p, all), own);
 }
 
-static approx row_loss(const ls_precision *p, const labels *l, const double *z, size_t t)
+approx ls_formula_cross_entropy(const ls_precision *p, const ls_loss_form *form, const approx *z,
+                                size_t n, size_t label)
 {
     double largest = -HUGE_VAL;
     approx_sum exps = {0}, plain = {0};
-    for (size_t j = 0; j < l->choices; j++) largest = fmax(largest, z[j]);
-    if (l->padded > 0) largest = fmax(largest, 0);
+    for (size_t j = 0; j < n; j++) largest = fmax(largest, z[j].value);
+    if (form->padded > 0) largest = fmax(largest, 0);
     const approx max = approx_exact(largest);
-    for (size_t j = 0; j < l->choices; j++) {
-        const approx shifted = approx_subtract(p, approx_input(p, z[j]), max);
-        approx_sum_add(&exps, approx_exp(p, shifted));
-        approx_sum_add(&plain, approx_input(p, z[j]));
+    for (size_t j = 0; j < n; j++) {
+        approx_sum_add(&exps, approx_exp(p, approx_subtract(p, z[j], max)));
+        approx_sum_add(&plain, z[j]);
     }
-    if (l->padded > 0) {
+    if (form->padded > 0) {
         const approx one = approx_exp(p, approx_subtract(p, approx_exact(0), max));
-        approx_sum_add(&exps, approx_product(approx_exact((double)l->padded), one));
+        approx_sum_add(&exps, approx_product(approx_exact((double)form->padded), one));
     }
     approx all = approx_sum_end(p, &exps);
-    if (l->factor != 1) all = approx_product(all, approx_exact(l->factor));
+    if (form->factor != 1) all = approx_product(all, approx_exact(form->factor));
     const approx lse = approx_log(p, all);
-    const approx target = approx_subtract(p, approx_input(p, z[l->of[t]]), max);
-    approx loss = approx_subtract(p, lse, target);
-    if (l->smoothing > 0) {
-        const approx mean =
-            approx_divide(p, approx_sum_end(p, &plain), approx_exact((double)l->choices));
+    approx loss = approx_subtract(p, lse, approx_subtract(p, z[label], max));
+    if (form->smoothing > 0) {
+        const approx mean = approx_divide(p, approx_sum_end(p, &plain), approx_exact((double)n));
         const approx even = approx_subtract(p, lse, approx_subtract(p, mean, max));
-        loss = approx_add(p, approx_multiply(p, approx_constant(p, 1 - l->smoothing), loss),
-                          approx_multiply(p, approx_constant(p, l->smoothing), even));
+        loss = approx_add(p, approx_multiply(p, approx_constant(p, 1 - form->smoothing), loss),
+                          approx_multiply(p, approx_constant(p, form->smoothing), even));
     }
     /* log(sum) + max - z instead: rounded at the size of max */
     return approx_add_error(loss, 2 * p->u * fabs(largest));
@@ -136,15 +135,17 @@ ls_status ls_evaluate_loss(const evaluation *e, const ls_graph_node *node, appro
 {
     ls_status status = LS_OK;
     const labels l = labels_of(e, node);
+    const ls_loss_form form = {l.smoothing, l.padded, l.factor};
     const double *z = value_of(e, node->inputs[0]);
     approx *row = NULL;
     LS_ROOM(row, l.choices);
     for (size_t t = 0; t < l.rows; t++) {
         if (!is_valid(&l, t)) continue;
-        for (size_t j = 0; l.maximum_shards && j < l.choices; j++)
-            row[j] = approx_input(e->p, z[t * l.choices + j]);
-        approx_sum_add(&out[t], l.maximum_shards ? sharded_loss(e, &l, row, l.of[t])
-                                                 : row_loss(e->p, &l, z + t * l.choices, t));
+        for (size_t j = 0; j < l.choices; j++) row[j] = approx_input(e->p, z[t * l.choices + j]);
+        approx_sum_add(
+            &out[t], l.maximum_shards
+                         ? sharded_loss(e, &l, row, l.of[t])
+                         : ls_formula_cross_entropy(e->p, &form, row, l.choices, (size_t)l.of[t]));
     }
 exit:
     free(row);

@@ -6,6 +6,9 @@
  * Where the norm is so near the largest one allowed that either branch may be taken, the bound
  * covers both. beta1, beta2 and 1 - beta are each rounded once. AdamW divides by sqrt(v) + eps: for
  * a gradient of the size of eps or less the bound is of the size of the update itself. */
+#include <math.h>
+
+#include "step_graph/formula.h"
 #include "step_graph/operation_parts.h"
 
 /* x0 of the node: the clipped gradient. */
@@ -14,53 +17,72 @@ static double moment_of(const double *const *moments, int param, size_t i)
     return moments && moments[param] ? moments[param][i] : 0;
 }
 
-typedef struct updated {
-    approx w, m, v;
-} updated;
-
 static approx times(const ls_precision *p, double constant, approx a)
 {
     return approx_multiply(p, approx_constant(p, constant), a);
 }
 
 /* What divides the step: sqrt(v c2) + eps. */
-static approx root_of(const ls_precision *p, const ls_variant *how, double eps, double c2, approx v)
+static approx root_of(const ls_precision *p, const ls_variant *how, double eps, approx c2, approx v)
 {
     const approx e = approx_constant(p, eps);
     switch (how->root) {
     case LS_ROOT_EPS_INSIDE:
-        return approx_root(p, approx_add(p, times(p, c2, v), e));
+        return approx_root(p, approx_add(p, approx_multiply(p, c2, v), e));
     case LS_ROOT_EPS_UNCORRECTED:
-        return times(p, sqrt(c2), approx_add(p, approx_root(p, v), e));
+        return times(p, sqrt(c2.value), approx_add(p, approx_root(p, v), e));
     case LS_ROOT_EPS_DEEPEST:
-        return approx_root(p, times(p, c2, approx_add(p, v, e)));
+        return approx_root(p, approx_multiply(p, c2, approx_add(p, v, e)));
     default:
-        return approx_add(p, approx_root(p, times(p, c2, v)), e);
+        return approx_add(p, approx_root(p, approx_multiply(p, c2, v)), e);
     }
 }
 
-static updated adamw(const ls_precision *p, const ls_update *u, const ls_variant *how, bool decay,
-                     updated at, approx g)
+/* 1 - power, as it is computed: roundings units of roundoff off; 0: rounded once. */
+static approx rest_of(const ls_precision *p, double power, double roundings)
+{
+    return roundings > 0 ? approx_within(1 - power, roundings * p->u)
+                         : approx_constant(p, 1 - power);
+}
+
+/* 1 / (1 - beta^t), the same way. */
+static approx correction_of(const ls_precision *p, double beta, double t, double roundings)
+{
+    const double rest = 1 - pow(beta, t);
+    if (roundings > 0)
+        return approx_divide(p, approx_exact(1), approx_within(rest, roundings * p->u));
+    return approx_constant(p, 1 / rest);
+}
+
+ls_optimizer_state ls_formula_adamw(const ls_precision *p, const ls_update *u,
+                                    const ls_variant *variant, bool decay,
+                                    ls_adamw_constants constants, ls_optimizer_state at, approx g)
 {
     const double t = (double)u->t;
-    const double c1 = how->uncorrected_mean ? 1 : 1 / (1 - pow(u->beta1, t));
-    const double c2 = how->uncorrected_square ? 1 : 1 / (1 - pow(u->beta2, t));
-    if (decay && how->decay == LS_DECAY_IN_GRADIENT)
+    const approx one = approx_exact(1);
+    const approx c1 =
+        variant->uncorrected_mean ? one : correction_of(p, u->beta1, t, constants.power);
+    const approx c2 =
+        variant->uncorrected_square ? one : correction_of(p, u->beta2, t, constants.power);
+    if (decay && variant->decay == LS_DECAY_IN_GRADIENT)
         g = approx_add(p, g, times(p, u->weight_decay, at.w));
-    at.m = approx_add(p, times(p, u->beta1, at.m), times(p, 1 - u->beta1, g));
-    at.v =
-        approx_add(p, times(p, u->beta2, at.v), times(p, 1 - u->beta2, approx_multiply(p, g, g)));
-    const approx mean = times(p, c1, at.m), below = root_of(p, how, u->eps, c2, at.v);
-    if (decay && how->decay != LS_DECAY_IN_GRADIENT) {
-        const double rate = how->decay == LS_DECAY_WITHOUT_RATE ? 1 : u->lr;
+    at.m = approx_add(p, times(p, u->beta1, at.m),
+                      approx_multiply(p, rest_of(p, u->beta1, constants.rest), g));
+    at.v = approx_add(
+        p, times(p, u->beta2, at.v),
+        approx_multiply(p, rest_of(p, u->beta2, constants.rest), approx_multiply(p, g, g)));
+    const approx mean = approx_multiply(p, c1, at.m);
+    const approx below = root_of(p, variant, u->eps, c2, at.v);
+    if (decay && variant->decay != LS_DECAY_IN_GRADIENT) {
+        const double rate = variant->decay == LS_DECAY_WITHOUT_RATE ? 1 : u->lr;
         at.w = approx_subtract(p, at.w, times(p, rate * u->weight_decay, at.w));
     }
     at.w = approx_subtract(p, at.w, times(p, u->lr, approx_divide(p, mean, below)));
     return at;
 }
 
-static updated sgd(const ls_precision *p, const ls_update *u, const ls_variant *how, bool decay,
-                   updated at, approx g)
+static ls_optimizer_state sgd(const ls_precision *p, const ls_update *u, const ls_variant *how,
+                              bool decay, ls_optimizer_state at, approx g)
 {
     const approx w = at.w;
     const bool apart = how->decay == LS_DECAY_DECOUPLED || how->decay == LS_DECAY_WITHOUT_RATE;
@@ -72,17 +94,18 @@ static updated sgd(const ls_precision *p, const ls_update *u, const ls_variant *
     return at;
 }
 
-static updated update_element(const evaluation *e, const ls_graph_node *node, size_t i)
+static ls_optimizer_state update_element(const evaluation *e, const ls_graph_node *node, size_t i)
 {
     const int param = node->params[0];
     const ls_update *u = e->o->update;
     const ls_variant *how = &e->variant;
     const bool decay = e->graph->table->params[param].decay != how->decay_flipped;
     const approx g = approx_input(e->p, value_of(e, node->inputs[0])[i]);
-    const updated at = {approx_exact(param_of(e, param)[i]),
-                        approx_exact(moment_of(e->o->moment1, param, i)),
-                        approx_exact(moment_of(e->o->moment2, param, i))};
-    return u->optimizer == LS_ADAMW ? adamw(e->p, u, how, decay, at, g)
+    const ls_optimizer_state at = {approx_exact(param_of(e, param)[i]),
+                                   approx_exact(moment_of(e->o->moment1, param, i)),
+                                   approx_exact(moment_of(e->o->moment2, param, i))};
+    const ls_adamw_constants exact = {0, 0};
+    return u->optimizer == LS_ADAMW ? ls_formula_adamw(e->p, u, how, decay, exact, at, g)
                                     : sgd(e->p, u, how, decay, at, g);
 }
 
@@ -110,20 +133,17 @@ static approx gradient_norm(const evaluation *e)
     return approx_root(p, approx_within(sum, error));
 }
 
-static approx clip(const evaluation *e, double g, approx norm)
+approx ls_formula_clip(const ls_precision *p, const ls_variant *variant, double most, approx g,
+                       approx norm)
 {
-    const double most = e->o->max_norm;
-    if (!(most > 0)) return approx_exact(g);
-    const double slack = 16 * e->p->u * most;
-    if (e->variant.clip_eps > 0)
-        norm = approx_add(e->p, norm, approx_constant(e->p, e->variant.clip_eps));
-    approx clipped = approx_input(e->p, g);
+    const double slack = 16 * p->u * most;
+    const approx given = g;
+    if (!(most > 0)) return g;
+    if (variant->clip_eps > 0) norm = approx_add(p, norm, approx_constant(p, variant->clip_eps));
     if (norm.value > most)
-        clipped =
-            approx_multiply(e->p, clipped, approx_divide(e->p, approx_constant(e->p, most), norm));
-    if (fabs(norm.value - most) <= slack)
-        clipped = approx_add_error(clipped, fabs(g) * slack / most);
-    return clipped;
+        g = approx_multiply(p, g, approx_divide(p, approx_constant(p, most), norm));
+    if (fabs(norm.value - most) <= slack) g = approx_add_error(g, fabs(given.value) * slack / most);
+    return g;
 }
 
 approx ls_evaluate_update(const evaluation *e, const ls_graph_node *node, size_t i)
@@ -132,8 +152,9 @@ approx ls_evaluate_update(const evaluation *e, const ls_graph_node *node, size_t
     case LS_MAKE_GRADIENT_NORM:
         return gradient_norm(e);
     case LS_MAKE_CLIPPED:
-        return clip(e, value_of(e, node->inputs[0])[i],
-                    approx_input(e->p, value_of(e, node->inputs[1])[0]));
+        return ls_formula_clip(e->p, &e->variant, e->o->max_norm,
+                               approx_input(e->p, value_of(e, node->inputs[0])[i]),
+                               approx_input(e->p, value_of(e, node->inputs[1])[0]));
     default:
         return update_element(e, node, i).w;
     }
@@ -158,7 +179,7 @@ ls_status ls_operation_moments(const ls_operands *operands, int node, double *re
         LS_FAIL(LS_ERR_INTERNAL, "moments of %s, which the optimizer does not make",
                 graph->nodes[node].name);
     for (size_t i = 0, n = ls_graph_elements(graph, node); i < n; i++) {
-        const updated at = update_element(&e, &graph->nodes[node], i);
+        const ls_optimizer_state at = update_element(&e, &graph->nodes[node], i);
         ret_moment1[i] = at.m.value;
         if (ret_moment2) ret_moment2[i] = at.v.value;
     }

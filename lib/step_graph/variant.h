@@ -80,6 +80,7 @@ typedef enum ls_lost_term {
     LS_TERM_NONE = 0,
     LS_TERM_NORM_MEAN,       /* - mean(g)                              */
     LS_TERM_NORM_ALONG,      /* - xhat mean(g xhat)                    */
+    LS_TERM_NORM_BOTH,       /* both: mean and variance as constants   */
     LS_TERM_SOFTMAX_MEAN,    /* - sum of P dP                          */
     LS_TERM_ACTIVATION_SLOPE /* x times the slope of what x multiplies */
 } ls_lost_term;
