@@ -153,12 +153,12 @@ static ls_status one_rank(ls_rank *rank, void *argument)
 
     ls_tensor_parallel tp = {
         .group = ls_rank_world_group(rank), .engine = (ls_engine)engine, .temporary = arena};
-    ls_mlp_kept kept;
-    LS_TRY(ls_mlp_keep(&tp, &mlp, N, arena, &kept));
-    LS_TRY(ls_mlp_forward(&tp, &mlp, y, &kept, s.x, tokens));
+    ls_mlp_saved saved;
+    LS_TRY(ls_mlp_keep(&tp, &mlp, N, arena, &saved));
+    LS_TRY(ls_mlp_forward(&tp, &mlp, y, &saved, s.x, tokens));
     ls_comm_count reduced = ls_rank_count(rank, LS_OP_ALL_REDUCE);
     ls_comm_count gathered = ls_rank_count(rank, LS_OP_ALL_GATHER);
-    LS_TRY(ls_mlp_backward(&tp, &mlp, dx, s.dy, &kept, s.x, tokens));
+    LS_TRY(ls_mlp_backward(&tp, &mlp, dx, s.dy, &saved, s.x, tokens));
     slot->counts[REDUCE_FORWARD] = reduced, slot->counts[GATHER_FORWARD] = gathered;
     slot->counts[REDUCE_BACKWARD] = since(rank, LS_OP_ALL_REDUCE, reduced);
     slot->counts[GATHER_BACKWARD] = since(rank, LS_OP_ALL_GATHER, gathered);

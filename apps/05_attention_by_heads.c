@@ -168,12 +168,12 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     block.causal = false;
 #endif
 
-    ls_attention_kept kept;
+    ls_attention_saved saved;
     ls_batch batch = {.B = B, .S = S};
-    LS_TRY(ls_attention_keep(&tp, &block, B, S, arena, &kept));
-    LS_TRY(ls_attention_block_forward(&tp, &block, y, &kept, s.x, &batch));
+    LS_TRY(ls_attention_keep(&tp, &block, B, S, arena, &saved));
+    LS_TRY(ls_attention_block_forward(&tp, &block, y, &saved, s.x, &batch));
     slot->g = ls_rank_count(rank, LS_OP_ALL_REDUCE);
-    LS_TRY(ls_attention_block_backward(&tp, &block, dx, s.dy, &kept, s.x, &batch));
+    LS_TRY(ls_attention_block_backward(&tp, &block, dx, s.dy, &saved, s.x, &batch));
     ls_comm_count all = ls_rank_count(rank, LS_OP_ALL_REDUCE);
     slot->f = ls_group_count(tp.group, LS_OP_ALL_REDUCE); /* of the tp group alone */
     slot->shared = (ls_comm_count){all.calls - slot->f.calls, all.bytes - slot->f.bytes};

@@ -68,7 +68,7 @@ static ls_status run_serial(void)
     LS_TRY(product(LS_TRANS, LS_NO_TRANS, v, width, tokens, s.dz, rows, s.e, D, s.dE));
     LS_TRY(product(LS_NO_TRANS, LS_NO_TRANS, tokens, width, v, s.dz, rows, s.E, D, s.de));
     LS_TRY(ls_embedding_backward(s.dE_in, s.de, ids, tokens, D, 0, rows));
-    ls_end_sum(s.dE_in, rows * D);
+    ls_normalize_zero(s.dE_in, rows * D);
     ls_add(s.dE, s.dE_in, s.dE, rows * D);
 exit:
     return status;
@@ -163,7 +163,7 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     LS_TRY(ls_reduced_product(&tp, LS_NO_TRANS, tokens, width, &vocab, &term, 1, de));
     slot->counts[F] = since(rank, LS_OP_ALL_REDUCE, &seen[0]);
     LS_TRY(ls_vocab_embedding_backward(&tp, dE_in, de, ids, tokens, D, &vocab));
-    ls_end_sum(dE_in, v * D);
+    ls_normalize_zero(dE_in, v * D);
     ls_add(dE, dE_in, dE, v * D);
 
     slot->found = slot->compared = slot->different = 0;

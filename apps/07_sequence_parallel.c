@@ -96,7 +96,7 @@ static const char *const phases[PHASES] = {"without: forward", "         backwar
 enum { REDUCE, SCATTER, GATHER, KINDS }; /* all-reduce, reduce-scatter, all-gather */
 static struct slot {
     ls_comm_count counts[PHASES][KINDS];
-    size_t outside_bytes[2], inside_bytes[2]; /* kept; [1]: with sequence parallelism */
+    size_t outside_bytes[2], inside_bytes[2]; /* saved; [1]: with sequence parallelism */
     size_t compared, different, unreduced_different;
 } slots[MAX_GRANULES];
 
@@ -139,7 +139,7 @@ static ls_status run_block(ls_rank *rank, bool sp, ls_arena *work, struct slot *
     ls_status status = LS_OK;
     int me = ls_rank_index(rank);
     const ls_memory *memory = ls_rank_memory(rank);
-    ls_arena *kept = NULL;
+    ls_arena *saved = NULL;
     ls_tensor_parallel tp = {.group = ls_rank_world_group(rank),
                              .engine = (ls_engine)engine,
                              .temporary = work,
@@ -151,7 +151,7 @@ static ls_status run_block(ls_rank *rank, bool sp, ls_arena *work, struct slot *
              f_rows = {D, bounds[me] * WIDTH, f_r, 0, D};
     ls_block own_rows = {D, own.first, rows, 0, D}, vector = {D, 0, 1, 0, D};
     ls_mlp mlp = {.activation = LS_GELU_TANH, .D = D, .ff = ff, .b_down = s.bias};
-    ls_mlp_kept inside;
+    ls_mlp_saved inside;
     ls_comm_count seen[KINDS] = {{0, 0}};
     float *x, *n, *rstd, *y, *dy, *dm, *dx, *up, *down, *dscale, *unreduced;
     const float *whole_y;
@@ -172,12 +172,12 @@ static ls_status run_block(ls_rank *rank, bool sp, ls_arena *work, struct slot *
                           {&dscale, s.dscale, vector}};
 
     /* Kept outside the block: own tokens. Inside: all tokens, own columns of F. */
-    LS_TRY(ls_arena_create(&kept, ls_rank_memory(rank), LS_MEM_ACTIVATIONS));
-    LS_TRY(ls_arena_alloc(kept, rows * D, sizeof *x, (void *)&x));
-    LS_TRY(ls_arena_alloc(kept, rows * D, sizeof *n, (void *)&n));
-    LS_TRY(ls_arena_alloc(kept, rows, sizeof *rstd, (void *)&rstd));
+    LS_TRY(ls_arena_create(&saved, ls_rank_memory(rank), LS_MEM_ACTIVATIONS));
+    LS_TRY(ls_arena_alloc(saved, rows * D, sizeof *x, (void *)&x));
+    LS_TRY(ls_arena_alloc(saved, rows * D, sizeof *n, (void *)&n));
+    LS_TRY(ls_arena_alloc(saved, rows, sizeof *rstd, (void *)&rstd));
     slot->outside_bytes[sp] = ls_memory_bytes(memory, LS_MEM_ACTIVATIONS);
-    LS_TRY(ls_mlp_keep(&tp, &mlp, S, kept, &inside));
+    LS_TRY(ls_mlp_keep(&tp, &mlp, S, saved, &inside));
     slot->inside_bytes[sp] = ls_memory_bytes(memory, LS_MEM_ACTIVATIONS) - slot->outside_bytes[sp];
     for (int i = 0; i < TENSORS; i++) {
         LS_TRY(ls_arena_alloc(work, ls_block_count(tensors[i].block), sizeof(float),
@@ -221,7 +221,7 @@ static ls_status run_block(ls_rank *rank, bool sp, ls_arena *work, struct slot *
     }
     slot->unreduced_different = ls_block_differ(LS_F32, unreduced, s.dscale, vector);
 exit:
-    ls_arena_destroy(&kept);
+    ls_arena_destroy(&saved);
     return status;
 }
 
@@ -246,7 +246,7 @@ static bool equal = true; /* every bit and every count is as it must be */
 static ls_status show(size_t ranks)
 {
     ls_status status = LS_OK;
-    size_t compared = 0, different = 0, n = 0, n_S = 0, kept[2] = {0, 0};
+    size_t compared = 0, different = 0, n = 0, n_S = 0, saved[2] = {0, 0};
     ls_share_bounds(granules, ranks, bounds);
     ls_share_bounds(S, ranks, token_bounds);
     LS_TRY(ls_world_run((int)ranks, NULL, one_rank, NULL));
@@ -267,14 +267,14 @@ static ls_status show(size_t ranks)
         equal &= slot->outside_bytes[1] == 4 * own * (2 * D + 1);
         for (int sp = 0; sp < 2; sp++) {
             equal &= slot->inside_bytes[sp] == 8 * S * f_r;
-            kept[sp] += slot->outside_bytes[sp] + slot->inside_bytes[sp];
+            saved[sp] += slot->outside_bytes[sp] + slot->inside_bytes[sp];
         }
         n += ls_tree_forest(granules, bounds[p], bounds[p + 1], NULL);
         n_S += ls_tree_forest(S, token_bounds[p], token_bounds[p + 1], NULL);
         compared += slot->compared, different += slot->different;
         equal &= (slot->unreduced_different > 0) == (own < S);
     }
-    printf("all ranks: %zu / %zu, one rank alone: %zu\n", kept[0], kept[1],
+    printf("all ranks: %zu / %zu, one rank alone: %zu\n", saved[0], saved[1],
            4 * S * (2 * D + 1) + 8 * S * F);
 
     const ls_comm_count none = {0, 0}, sum = {1, 4 * n * S * D}, once = {1, 4 * S * D};

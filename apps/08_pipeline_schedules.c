@@ -94,10 +94,10 @@ exit:
 
 /* A micro-batch between its forward and its backward pass through one chunk. */
 typedef struct flight {
-    ls_arena *kept, *outgoing;
+    ls_arena *saved, *outgoing;
     float *x, *h; /* of each layer of the chunk */
     float *out;   /* what the last pass made, while nobody has taken it */
-    ls_sending *sending;
+    ls_isend *sending;
 } flight;
 
 /* What a rank leaves behind for the main thread, which looks after the join. */
@@ -150,7 +150,7 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     LS_TRY(ls_arena_alloc(work, B * ROW, sizeof(float), (void *)&dh));
     for (int i = 0; i < 2; i++) LS_TRY(ls_arena_alloc(work, B * ROW, sizeof(float), (void *)&d[i]));
     for (size_t i = 0; i < flights; i++) {
-        LS_TRY(ls_arena_create(&all[i].kept, memory, LS_MEM_ACTIVATIONS));
+        LS_TRY(ls_arena_create(&all[i].saved, memory, LS_MEM_ACTIVATIONS));
         LS_TRY(ls_arena_create(&all[i].outgoing, memory, LS_MEM_COMMUNICATION));
     }
 
@@ -161,8 +161,8 @@ static ls_status one_rank(ls_rank *rank, void *argument)
         ls_share own = ls_share_of(B, (size_t)m, (size_t)task.micro_batch);
         size_t n = own.count, first = own.first * ROW, layer0 = (size_t)stage * layers;
         if (task.pass == LS_FORWARD) {
-            LS_TRY(ls_arena_alloc(f->kept, layers * n * ROW, sizeof(float), (void *)&f->x));
-            LS_TRY(ls_arena_alloc(f->kept, layers * n * ROW, sizeof(float), (void *)&f->h));
+            LS_TRY(ls_arena_alloc(f->saved, layers * n * ROW, sizeof(float), (void *)&f->x));
+            LS_TRY(ls_arena_alloc(f->saved, layers * n * ROW, sizeof(float), (void *)&f->h));
             LS_TRY(ls_arena_alloc(f->outgoing, n * ROW, sizeof(float), (void *)&f->out));
             if (stage == 0)
                 memcpy(f->x, s.x[0] + first, n * ROW * sizeof(float));
@@ -195,7 +195,7 @@ static ls_status one_rank(ls_rank *rank, void *argument)
             float *swap = d[0];
             d[0] = d[1], d[1] = swap;
         }
-        ls_arena_release(f->kept, 0);
+        ls_arena_release(f->saved, 0);
         memcpy(f->out, d[0], n * ROW * sizeof(float));
         if (stage > 0)
             LS_TRY(give(group, f, up, tag, n));
@@ -212,8 +212,8 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     slot->sent = ls_rank_count(rank, LS_OP_SEND);
 exit:
     for (size_t i = 0; all && i < flights; i++) {
-        ls_send_withdraw(&all[i].sending);
-        ls_arena_destroy(&all[i].kept);
+        ls_send_cancel(&all[i].sending);
+        ls_arena_destroy(&all[i].saved);
         ls_arena_destroy(&all[i].outgoing);
     }
     ls_arena_destroy(&work);

@@ -1,4 +1,4 @@
-/* 09_recomputation.c - what the backward pass needs may be kept, or computed again: bytes against
+/* 09_recomputation.c - what the backward pass needs may be saved, or computed again: bytes against
  * work, and never other bits.
  *
  * Sources: Chen et al., Training Deep Nets with Sublinear Memory Cost (arXiv 1604.06174), section
@@ -7,7 +7,7 @@
  *     none        every layer keeps what its backward pass reads
  *     selective   but not the attention's probabilities, H S S per sequence: much memory, and
  *                 little work to make again from q and k
- *     segments    only the input of every g-th layer is kept. Before the backward pass of a
+ *     segments    only the input of every g-th layer is saved. Before the backward pass of a
  *                 segment, its layers go forward again and keep everything, for this segment alone
  *
  * g = 1 keeps each layer's input, g = L that of the whole stage, as GPipe does. With M
@@ -76,7 +76,7 @@ typedef struct trainer {
     ls_stage *stages[MAX_L + 2];
     ls_arena *inputs[MAX_B][MAX_L + 2];
     float *x[MAX_B][MAX_L + 2];
-    ls_micro_batch *kept[MAX_B][MAX_L + 2]; /* NULL: forgotten, or not made yet */
+    ls_micro_batch *saved[MAX_B][MAX_L + 2]; /* NULL: forgotten, or not made yet */
     ls_arena *work;
     float *d, losses[MAX_B];
     size_t width; /* numbers of one sequence between two layers */
@@ -107,14 +107,14 @@ static ls_status pass(trainer *t, size_t m, size_t stage, bool output)
 #ifdef LS_APP_FAULT                       /* a test builds this in and expects exit status 1 */
     own.step = (uint32_t)t->slot->passes; /* a mask of its own for every pass */
 #endif
-    LS_TRY(ls_micro_batch_create(&t->kept[m][stage], t->stages[stage]));
-    LS_TRY(ls_stage_forward(t->stages[stage], t->kept[m][stage], &own, t->x[m][stage], &y));
+    LS_TRY(ls_micro_batch_create(&t->saved[m][stage], t->stages[stage]));
+    LS_TRY(ls_stage_forward(t->stages[stage], t->saved[m][stage], &own, t->x[m][stage], &y));
     if (output) {
         size_t n = own.B * t->width;
         LS_TRY(ls_arena_alloc(t->inputs[m][stage + 1], n, sizeof *y, (void *)&t->x[m][stage + 1]));
         memcpy(t->x[m][stage + 1], y, n * sizeof *y);
     }
-    ls_micro_batch_sent(t->kept[m][stage]); /* y is not needed any more */
+    ls_micro_batch_sent(t->saved[m][stage]); /* y is not needed any more */
 exit:
     return status;
 }
@@ -126,14 +126,14 @@ static ls_status forward(trainer *t, size_t m)
     for (size_t stage = 0; stage <= L + 1; stage++) {
         LS_TRY(pass(t, m, stage, stage <= L));
         if (g && 1 <= stage && stage <= L) {
-            ls_micro_batch_destroy(&t->kept[m][stage]);
+            ls_micro_batch_destroy(&t->saved[m][stage]);
             if ((stage - 1) % g) ls_arena_release(t->inputs[m][stage], 0);
         }
         note(t, 'F', stage);
     }
     ls_valid own_valid;
     ls_share own = ls_share_of(B, M, m);
-    memcpy(t->losses + own.first, ls_micro_batch_losses(t->kept[m][L + 1], &own_valid).tokens,
+    memcpy(t->losses + own.first, ls_micro_batch_losses(t->saved[m][L + 1], &own_valid).tokens,
            own.count * sizeof(float));
 exit:
     return status;
@@ -145,15 +145,15 @@ static ls_status backward(trainer *t, size_t m)
     size_t n = part(m).B * t->width, g = mode > 0 ? (size_t)mode : 1;
     const float *dx;
     for (size_t stage = L + 2; stage-- > 0;) {
-        if (!t->kept[m][stage]) /* forward again from the segment's input to here */
+        if (!t->saved[m][stage]) /* forward again from the segment's input to here */
             for (size_t again = (stage - 1) / g * g + 1; again <= stage; again++) {
                 LS_TRY(pass(t, m, again, again < stage));
                 note(t, 'R', again);
                 t->slot->again++;
             }
-        LS_TRY(ls_stage_backward(t->stages[stage], t->kept[m][stage], t->d, valid, &dx));
+        LS_TRY(ls_stage_backward(t->stages[stage], t->saved[m][stage], t->d, valid, &dx));
         if (dx) memcpy(t->d, dx, n * sizeof *dx);
-        ls_micro_batch_destroy(&t->kept[m][stage]);
+        ls_micro_batch_destroy(&t->saved[m][stage]);
         ls_arena_release(t->inputs[m][stage], 0);
         note(t, 'B', stage);
     }
@@ -203,7 +203,7 @@ static void tear_down(trainer *t)
 {
     for (size_t i = 0; i <= L + 1; i++) {
         for (size_t m = 0; m < M; m++) {
-            ls_micro_batch_destroy(&t->kept[m][i]);
+            ls_micro_batch_destroy(&t->saved[m][i]);
             ls_arena_destroy(&t->inputs[m][i]);
         }
         ls_stage_destroy(&t->stages[i]);
@@ -261,7 +261,8 @@ static void formulas(size_t p, size_t *ret_kept, size_t *ret_peak)
     ls_recompute way = mode == SELECTIVE ? LS_RECOMPUTE_SELECTIVE : LS_RECOMPUTE_NONE;
     ls_layer_elements e = ls_plan_layer(&config, &layout, way, (int)p);
     size_t all = ls_layer_elements_sum(&e), in = e.input, g = mode > 0 ? (size_t)mode : 0;
-    size_t S = config.seq, rows = ls_axis_extent(ls_config_vocab_axis(&config)), kept = 0, peak = 0;
+    size_t S = config.seq, rows = ls_axis_extent(ls_config_vocab_axis(&config)), saved = 0,
+           peak = 0;
     /* The head: its input and the last norm of own tokens; logits; loss, maximum, sum of each
      * token; the sequence's loss. */
     size_t head =
@@ -269,13 +270,13 @@ static void formulas(size_t p, size_t *ret_kept, size_t *ret_peak)
     size_t waiting = g ? L / g * in : L * all;
     for (size_t m = 0; m < M; m++) {
         size_t b = ls_share_of(B, M, m).count;
-        size_t once = kept + b * (waiting + all + (g > 1) * in),
-               again = kept + b * (waiting + g * all - in);
+        size_t once = saved + b * (waiting + all + (g > 1) * in),
+               again = saved + b * (waiting + g * all - in);
         if (g && once > peak) peak = once;
         if (g && again > peak) peak = again;
-        kept += b * (waiting + head);
+        saved += b * (waiting + head);
     }
-    *ret_kept = 4 * kept, *ret_peak = 4 * (peak > kept ? peak : kept);
+    *ret_kept = 4 * saved, *ret_peak = 4 * (peak > saved ? peak : saved);
 }
 
 static void draw(const char *name)
@@ -301,9 +302,9 @@ static ls_status show(bool drawn)
     if (mode < 0) snprintf(name, sizeof name, "%s", mode == NONE ? "none" : "selective");
     if (mode == NONE) none_bytes = slots[0].peak_bytes;
     for (size_t p = 0; p < T; p++) {
-        size_t kept, peak;
-        formulas(p, &kept, &peak);
-        equal &= slots[p].kept_bytes == kept && slots[p].peak_bytes == peak;
+        size_t saved, peak;
+        formulas(p, &saved, &peak);
+        equal &= slots[p].kept_bytes == saved && slots[p].peak_bytes == peak;
         equal &= slots[p].again == (mode > 0 ? M * L : 0);
         compared += slots[p].compared, different += slots[p].different;
     }
@@ -345,7 +346,7 @@ static ls_status show_layout(size_t ranks, bool sp)
     printf("The least is to be near g = sqrt(M L i / k) = %.1f\n",
            sqrt((double)(M * L * e.input) / (double)ls_layer_elements_sum(&e)));
     printf(
-        "mode           kept, then at most   of none   layers   collectives of      differ from\n"
+        "mode           saved, then at most   of none   layers   collectives of      differ from\n"
         "                  (bytes, rank 0)    at most    again   rank 0: bytes       serial run\n");
     LS_TRY(show_modes(false));
 exit:

@@ -95,7 +95,7 @@ static ls_status weight_gradient(const layer *l, float *dw, ls_node node, block 
         pieces[n].image = at.first;
         pieces[n].outputs =
             ls_pixel_granule(l->conv.grid, y.height, y.width, at.granules.top, at.granules.left);
-        pieces[n++].closes = ls_binary_tree_closes(&numbered, node, leaf);
+        pieces[n++].closes = ls_binary_tree_merges_after(&numbered, node, leaf);
     }
     LS_TRY(ls_arena_alloc(work, ls_conv2d_node_scratch(&l->conv, pieces, n), sizeof(float),
                           (void *)&scratch));
@@ -193,7 +193,7 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     handed_out[me] = ls_rank_count(rank, LS_OP_SEND).bytes;
     handed_out[me] += ls_rank_count(rank, LS_OP_ALL_REDUCE).bytes;
 exit:
-    ls_exchange_withdraw(&exchange);
+    ls_exchange_cancel(&exchange);
     ls_arena_destroy(&work);
     return status;
 }
@@ -210,13 +210,13 @@ static ls_window textbook(const ls_window *w)
 }
 
 /* to = from inside a rectangle and 0 outside: what a rank has when nobody sends it more. */
-static void keep_only(block *to, block from, ls_rectangle kept)
+static void keep_only(block *to, block from, ls_rectangle saved)
 {
     ls_rectangle all = from.box.area;
     to->box = from.box;
     for (size_t i = 0; i < ls_image_box_count(&from.box); i++) {
         ls_rectangle pixel = {i / all.width % all.height, i % all.width, 1, 1};
-        to->at[i] = ls_rectangle_inside(pixel, kept) ? from.at[i] : 0;
+        to->at[i] = ls_rectangle_inside(pixel, saved) ? from.at[i] : 0;
     }
 }
 

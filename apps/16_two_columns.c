@@ -128,7 +128,7 @@ static ls_status fetch(column *c, const struct layer *l, const float *from, floa
                                 &l->read[c->me], *ret_to, LS_F32, &exchange));
     LS_TRY(ls_exchange_end(&exchange));
 exit:
-    ls_exchange_withdraw(&exchange);
+    ls_exchange_cancel(&exchange);
     return status;
 }
 
@@ -173,7 +173,7 @@ static ls_status convolve(column *c, size_t i, const float *dy, float *to)
         pieces[k].image = at.first;
         pieces[k].outputs = ls_rectangle_of_granules(at.granules, tree.rows, tree.columns,
                                                      l->out->height, l->out->width);
-        pieces[k].closes = ls_binary_tree_closes(&numbered, root, k);
+        pieces[k].closes = ls_binary_tree_merges_after(&numbered, root, k);
         ls_pixel_sum(top += n, dy + at.first * l->y.stride, l->y, pieces[k].outputs, n);
         for (size_t j = pieces[k].closes; j > 0; j--, top -= n) ls_add(top - n, top - n, top, n);
     }

@@ -71,7 +71,7 @@
 #include "lockstep/parallel/data/data_parallel.h"
 #include "lockstep/parallel/data/replicas.h"
 #include "lockstep/parallel/data/update.h"
-#include "lockstep/parallel/hooks/tap.h"
+#include "lockstep/parallel/hooks/observer.h"
 #include "lockstep/parallel/layout/batch_sums.h"
 #include "lockstep/parallel/layout/losses.h"
 #include "lockstep/parallel/layout/net_grids.h"

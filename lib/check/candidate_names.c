@@ -163,7 +163,7 @@ ls_status ls_candidate_understand(const ls_candidate_files *files, const ls_gold
                                     .micro_batch = name.micro_batch,
                                     .node = ls_graph_find(golden->graph, name.rest),
                                     .use = ""};
-    if (name.crossing || is_input(name.rest)) {
+    if (name.comm || is_input(name.rest)) {
         meaning.ignored = true;
         *ret_meaning = meaning;
         goto exit;

@@ -130,19 +130,19 @@ bool ls_name_fits(const char *pattern, const char *name);
 
 /* ---- one tensor's whole story ---- */
 
-enum { LS_LOOK_WORST = 5, LS_LOOK_ROWS = 16, LS_LOOK_COLUMNS = 64 };
+enum { LS_INSPECTION_WORST = 5, LS_INSPECTION_ROWS = 16, LS_INSPECTION_COLUMNS = 64 };
 
 /* Which indices of a dimension have an element that is off. */
-typedef struct ls_look_dimension {
+typedef struct ls_inspection_dimension {
     size_t touched;     /* how many have one */
     size_t first, last; /* the lowest and the highest */
     size_t period;      /* > 1: all of first, first + period, ..., last and no others; 1: every one
                            from first to last; 0: neither */
     size_t blocks;      /* granules, heads for instance, if the dimension has some; else 0 */
     size_t *in_block;   /* per block: elements that are off */
-} ls_look_dimension;
+} ls_inspection_dimension;
 
-typedef struct ls_look {
+typedef struct ls_inspection {
     const ls_judged *judged;
     size_t count;
     double *candidate, *golden;
@@ -151,18 +151,18 @@ typedef struct ls_look {
     bool right_is_local;
     size_t off; /* elements that lie outside, or that differ when none does: what is looked at */
     bool off_is_outside;
-    ls_look_dimension dimensions[LS_NODE_DIMS];
+    ls_inspection_dimension dimensions[LS_NODE_DIMS];
     /* The tensor as a matrix, its last dimension across, in cells of so many rows and columns: per
      * cell the share of elements that are off. Of images the matrix is one image, and `layers` all
      * images and channels, whose elements a cell has together. */
     size_t layers, rows, columns, cell_rows, cell_columns, grid_rows, grid_columns;
-    double share[LS_LOOK_ROWS * LS_LOOK_COLUMNS];
-    size_t n_worst, worst[LS_LOOK_WORST]; /* elements, the worst first */
-} ls_look;
+    double share[LS_INSPECTION_ROWS * LS_INSPECTION_COLUMNS];
+    size_t n_worst, worst[LS_INSPECTION_WORST]; /* elements, the worst first */
+} ls_inspection;
 
 /* Errors: LS_ERR_MEMORY. */
-ls_status ls_look_create(ls_look **ret_look, const ls_judgement *judgement,
-                         const ls_judged *judged) LS_MUST_USE;
-void ls_look_destroy(ls_look **look);
+ls_status ls_inspection_create(ls_inspection **ret_look, const ls_judgement *judgement,
+                               const ls_judged *judged) LS_MUST_USE;
+void ls_inspection_destroy(ls_inspection **look);
 
 #endif

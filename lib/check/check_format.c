@@ -128,7 +128,7 @@ static void note_bits(float value, int *first, int *last)
     if (end < *last) *last = end;
 }
 
-ls_check_formats ls_check_look_at(ls_dtype dtype, const void *values, size_t count)
+ls_check_formats ls_check_inspect(ls_dtype dtype, const void *values, size_t count)
 {
     const unsigned char *at = values;
     const bool wide = dtype == LS_F64, any = wide || dtype == LS_F32;

@@ -35,7 +35,7 @@ typedef struct ls_check_formats {
     size_t telling;
     int bits;
 } ls_check_formats;
-ls_check_formats ls_check_look_at(ls_dtype dtype, const void *values, size_t count);
+ls_check_formats ls_check_inspect(ls_dtype dtype, const void *values, size_t count);
 
 /* Same bits, NaN equal to NaN, the golden values rounded to `format` where that is coarser.
  * one_zero: -0 is +0, as among integers, where it says only in which order nothing was added. */

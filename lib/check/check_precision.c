@@ -47,7 +47,7 @@ static ls_status look_at(void *context, size_t i)
     const struct ls_check *check = context;
     const ls_candidate_tensor *mine = &check->candidate->tensors[i];
     ls_check_place *place = ls_check_at(check, mine->golden->step, mine->golden->node);
-    place->formats = ls_check_look_at(mine->dtype, mine->values, mine->golden->count);
+    place->formats = ls_check_inspect(mine->dtype, mine->values, mine->golden->count);
     return LS_OK;
 }
 
@@ -74,7 +74,7 @@ static ls_status tells(const struct ls_check *check, const ls_check_place *place
     *ret_tells = false;
     if (!fits(place, format) || mine->telling < TELLING || mine->bits <= bits_of(format)) goto exit;
     if (ls_graph_zero_on_paper(check->graph, golden->node)) goto exit;
-    const ls_check_formats theirs = ls_check_look_at(golden->dtype, golden->values, golden->count);
+    const ls_check_formats theirs = ls_check_inspect(golden->dtype, golden->values, golden->count);
     if (format == LS_BF16 ? theirs.bf16 : theirs.f16) goto exit;
     LS_TRY(ls_check_widen(&values, golden->dtype, golden->values, golden->count));
     *ret_tells = !(isfinite(golden->bound) && ls_largest(values, golden->count) <= golden->bound);

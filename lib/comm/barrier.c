@@ -51,12 +51,12 @@ static void wait_for_workers(const ls_team *team, uint64_t arrival)
 }
 
 /* Whether members work on each other's buffers between this barrier and the next. */
-static bool work_follows(ls_call_kind kind, ls_meeting meeting)
+static bool work_follows(ls_call_kind kind, ls_im2col_run meeting)
 {
     return meeting != LS_MEETING_EXIT && kind != LS_CALL_BARRIER;
 }
 
-static void give_up(ls_group *group, ls_call_kind kind, ls_meeting meeting)
+static void give_up(ls_group *group, ls_call_kind kind, ls_im2col_run meeting)
 {
     ls_team *team = group->team;
     uint64_t before = atomic_fetch_or(&team->arrivals, BROKEN);
@@ -66,7 +66,7 @@ static void give_up(ls_group *group, ls_call_kind kind, ls_meeting meeting)
     if (complete && work_follows(kind, meeting)) wait_for_workers(team, group->arrivals + 1);
 }
 
-ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_meeting meeting)
+ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_im2col_run meeting)
 {
     ls_status status = LS_OK;
     ls_team *team = group->team;

@@ -6,11 +6,11 @@
 
 /* Which barrier of a call it is. Between the first and the last one members work on each other's
  * buffers. */
-typedef enum ls_meeting {
+typedef enum ls_im2col_run {
     LS_MEETING_ENTRY,  /* everybody's input is ready; the calls are compared                */
     LS_MEETING_MIDDLE, /* everybody's first half is ready                                   */
     LS_MEETING_EXIT    /* nobody reads the others' buffers any more                         */
-} ls_meeting;
+} ls_im2col_run;
 
 /* Returns when every member of the group has arrived as often as the caller. What a member wrote
  * before it arrived, every member sees afterwards. At an entry the last one to arrive compares the
@@ -19,6 +19,6 @@ typedef enum ls_meeting {
  * Errors: LS_ERR_RANK (time-out, or somebody cannot come any more), LS_ERR_ABORTED,
  * LS_ERR_INTERRUPTED; the world is then aborted, no member passes this barrier (unless all had
  * arrived at it) or a later one, and no member reads the caller's post or buffers. */
-ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_meeting meeting) LS_MUST_USE;
+ls_status ls_barrier_arrive(ls_group *group, ls_call_kind kind, ls_im2col_run meeting) LS_MUST_USE;
 
 #endif

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "comm/collective.h"
-#include "comm/left_behind.h"
+#include "comm/unreceived.h"
 #include "comm/mailbox.h"
 #include "comm/message.h"
 #include "comm/trace_lane.h"
@@ -29,8 +29,8 @@ static ls_status leave_behind(ls_group *group, int to, ls_message *send)
     ls_message *copy = NULL;
     /* What was taken while this one waited goes first, so that beside `capacity` copies at most one
      * is there, which the receiver is just taking. */
-    ls_left_behind_free_taken(group->rank);
-    LS_TRY(ls_left_behind_create(&copy, group, send));
+    ls_unreceived_free_taken(group->rank);
+    LS_TRY(ls_unreceived_create(&copy, group, send));
     bool left = ls_mailbox_replace(group->team, to, send, copy);
     /* A copy that was not needed is freed like one that was taken. */
     atomic_store(left ? &send->state : &copy->state, LS_MESSAGE_DONE);
@@ -49,7 +49,7 @@ static ls_status exchange(ls_group *group, ls_call_kind kind, int to, int from)
     if (to < 0) atomic_store(&send->state, LS_MESSAGE_DONE);
     if (from < 0) atomic_store(&receive->state, LS_MESSAGE_DONE);
     rank->sent = send;
-    ls_left_behind_free_taken(rank);
+    ls_unreceived_free_taken(rank);
     /* The receive first: a peer that is about to send finds it. */
     if (from >= 0) ls_mailbox_post_receive(team, group->member, receive);
     if (to >= 0) ls_mailbox_post_send(team, to, send, rank->world->options.channel_capacity);
@@ -63,8 +63,8 @@ static ls_status exchange(ls_group *group, ls_call_kind kind, int to, int from)
     if (from >= 0) LS_TRY(ls_message_check_receive(group, receive));
 exit:
     if (status != LS_OK) {
-        if (to >= 0) ls_mailbox_withdraw(team, to, send);
-        if (from >= 0) ls_mailbox_withdraw(team, group->member, receive);
+        if (to >= 0) ls_mailbox_cancel(team, to, send);
+        if (from >= 0) ls_mailbox_cancel(team, group->member, receive);
     }
     return status;
 }

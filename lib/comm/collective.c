@@ -94,7 +94,7 @@ exit:
     return status;
 }
 
-static ls_status meet(ls_group *group, ls_meeting meeting)
+static ls_status meet(ls_group *group, ls_im2col_run meeting)
 {
     if (group->team->size == 1) return LS_OK;
     return ls_barrier_arrive(group, group->team->posts[group->member].call.kind, meeting);

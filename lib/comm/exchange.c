@@ -19,7 +19,7 @@ struct ls_exchange {
     char *packed;   /* all that is sent, by peer; the own pieces first */
     char *incoming; /* room for one message */
     size_t bytes;   /* of both */
-    ls_sending **sendings;
+    ls_isend **sendings;
     int n_sendings;
 };
 
@@ -167,7 +167,7 @@ ls_status ls_exchange_begin(ls_group *group, int tag, const ls_piece *sends, siz
     *ret_exchange = exchange;
     exchange = NULL;
 exit:
-    ls_exchange_withdraw(&exchange);
+    ls_exchange_cancel(&exchange);
     return ls_collective_end(group, status);
 }
 
@@ -190,15 +190,15 @@ ls_status ls_exchange_end(ls_exchange **exchange)
     }
     for (int i = 0; i < x->n_sendings; i++) LS_TRY(ls_send_end(&x->sendings[i]));
 exit:
-    ls_exchange_withdraw(exchange);
+    ls_exchange_cancel(exchange);
     return status;
 }
 
-void ls_exchange_withdraw(ls_exchange **exchange)
+void ls_exchange_cancel(ls_exchange **exchange)
 {
     ls_exchange *x = *exchange;
     if (x == NULL) return;
     *exchange = NULL;
-    for (int i = 0; i < x->n_sendings; i++) ls_send_withdraw(&x->sendings[i]);
+    for (int i = 0; i < x->n_sendings; i++) ls_send_cancel(&x->sendings[i]);
     free_exchange(x);
 }

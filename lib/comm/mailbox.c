@@ -141,7 +141,7 @@ bool ls_mailbox_replace(ls_team *team, int receiver, ls_message *send, ls_messag
     return done;
 }
 
-void ls_mailbox_withdraw(ls_team *team, int receiver, ls_message *half)
+void ls_mailbox_cancel(ls_team *team, int receiver, ls_message *half)
 {
     ls_mailbox *box = &team->mailboxes[receiver];
     pthread_mutex_lock(&box->mutex);

@@ -22,6 +22,6 @@ void ls_mailbox_post_receive(ls_team *team, int receiver, ls_message *receive);
 bool ls_mailbox_replace(ls_team *team, int receiver, ls_message *send, ls_message *copy);
 
 /* Takes a half back, or waits until the copying that has begun is over. */
-void ls_mailbox_withdraw(ls_team *team, int receiver, ls_message *half);
+void ls_mailbox_cancel(ls_team *team, int receiver, ls_message *half);
 
 #endif

@@ -47,8 +47,8 @@ exit:
 static size_t additions_after(const ls_binary_tree *tree, ls_node node)
 {
     ls_node all = {0, tree->leaves};
-    return ls_binary_tree_closes(tree, all, node.hi - 1) -
-           ls_binary_tree_closes(tree, node, node.hi - 1);
+    return ls_binary_tree_merges_after(tree, all, node.hi - 1) -
+           ls_binary_tree_merges_after(tree, node, node.hi - 1);
 }
 
 ls_status ls_sum_plan_create(ls_sum_plan **ret_plan, const ls_binary_tree *tree, size_t members,

@@ -3,8 +3,8 @@
 #include <time.h>
 
 #include "comm/abort.h"
-#include "comm/stuck.h"
-#include "comm/whereabouts.h"
+#include "comm/deadlock.h"
+#include "comm/wait_report.h"
 #include "lockstep/base/clock.h"
 
 /* A sleeper is woken; naps end by themselves only to look around: for an abort, Ctrl-C, the
@@ -97,8 +97,8 @@ ls_status ls_wait_until(ls_group *group, ls_call_kind kind, ls_ready ready, cons
         int aborted = atomic_load(&rank->world->aborted);
         if (ready(what)) break;
         if (aborted || ls_stop_wanted(rank->world)) LS_TRY(ls_abort_check(rank));
-        if (waited >= longest / 2) LS_TRY(ls_stuck_check(rank));
-        if (waited >= rank->world->timeout_ns) LS_TRY(ls_stuck_timeout(rank, waited));
+        if (waited >= longest / 2) LS_TRY(ls_deadlock_check(rank));
+        if (waited >= rank->world->timeout_ns) LS_TRY(ls_deadlock_timeout(rank, waited));
         if (nap < longest) nap = 2 * nap;
         if (nap > rank->world->timeout_ns - waited) nap = rank->world->timeout_ns - waited;
     }

@@ -8,8 +8,8 @@
 #include "base/thread_mode.h"
 #include "comm/abort.h"
 #include "comm/group_state.h"
-#include "comm/left_behind.h"
-#include "comm/sending.h"
+#include "comm/unreceived.h"
+#include "comm/isend.h"
 #include "comm/trace_lane.h"
 #include "comm/waiting.h"
 
@@ -39,8 +39,8 @@ exit:
 
 static void rank_free(ls_rank *rank)
 {
-    ls_left_behind_free_all(rank);
-    ls_sendings_free(rank);
+    ls_unreceived_free_all(rank);
+    ls_isends_free(rank);
     while (rank->groups != NULL) {
         ls_group *group = rank->groups;
         rank->groups = group->next;
@@ -77,7 +77,7 @@ static void *run_rank(void *argument)
     ls_trace_stop(rank);
     /* Before anything else: what its sends show may be gone now. */
     const ls_error first = *ls_error_current();
-    ls_status closed = ls_sendings_close(rank);
+    ls_status closed = ls_isends_close(rank);
     if (rank->status == LS_OK)
         rank->status = closed;
     else if (closed != LS_OK)
@@ -157,7 +157,7 @@ static ls_status report(const ls_world *world)
     if (world->failed_rank < 0) {
         ls_status status = LS_OK;
         for (int r = 0; r < world->n_ranks && status == LS_OK; r++)
-            status = ls_left_behind_check(&world->ranks[r]);
+            status = ls_unreceived_check(&world->ranks[r]);
         return status;
     }
     char prefix[32] = "";

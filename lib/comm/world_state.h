@@ -174,7 +174,7 @@ struct ls_rank {
     const ls_message *sent;   /* the send it waits for: `send`, or one under way */
     uint64_t sends;           /* so far */
     ls_message *left_behind;
-    ls_sending *sendings, *spare_sendings; /* under way; ended, to be used again */
+    ls_isend *sendings, *spare_sendings; /* under way; ended, to be used again */
     LS_CACHE_ALIGNED _Atomic bool ended;
     ls_world *world;
     int index;

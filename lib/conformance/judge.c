@@ -7,7 +7,7 @@
 #include "lockstep/base/show.h"
 #include "lockstep/conformance/judge.h"
 #include "conformance/judge_flight.h"
-#include "conformance/judge_look.h"
+#include "conformance/judge_compare.h"
 #include "conformance/judge_operations.h"
 #include "base/allocate.h"
 
@@ -70,13 +70,13 @@ static void look_at(judging *j, size_t k)
 {
     const judge_trial *trial = j->trials[k], *before = k > 0 ? j->trials[k - 1] : NULL;
     judge_fault fault = {0};
-    const judge_outcome outcome = ls_judge_look(trial, &fault);
+    const judge_outcome outcome = ls_judge_compare(trial, &fault);
     if (asked_for(j, trial->kind))
         take_down(&j->tallies[trial->kind], trial, before, outcome, &fault);
     if (trial->kind != LS_JUDGE_BOUNDED || !asked_for(j, LS_JUDGE_ORDERED)) return;
     /* Of the order something can be said where the values are right. */
     const judge_outcome ordered =
-        outcome == JUDGE_PASSED ? ls_judge_look_ordered(trial, &fault) : JUDGE_NOT_SUPPORTED;
+        outcome == JUDGE_PASSED ? ls_judge_compare_ordered(trial, &fault) : JUDGE_NOT_SUPPORTED;
     if (ordered != JUDGE_NOT_SUPPORTED)
         take_down(&j->tallies[LS_JUDGE_ORDERED], trial, NULL, ordered, &fault);
 }

@@ -142,7 +142,7 @@ static ls_status prepare_backward(judge_trial *trial)
     LS_TRY(ls_trial_room(trial, v->tokens, sizeof *ids, &ids));
     for (size_t t = 0; t < v->tokens; t++) ids[t] = (int32_t)id_of(v, t);
     LS_TRY(ls_embedding_backward(bits, upstream, ids, v->token_axis, D, 0, rows));
-    ls_end_sum(bits, dtable->n);
+    ls_normalize_zero(bits, dtable->n);
     dtable->ordered = bits;
     LS_TRY(ls_trial_variant(trial, dtable, "a row has the gradient of its last token alone", false,
                             &last));

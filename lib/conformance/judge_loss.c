@@ -209,7 +209,7 @@ static ls_status order_loss(judge_trial *trial, const loss_view *v, judge_tensor
     ls_cross_entropy_loss(bits, max, sum_exp, sum_z, target, ids, n, v->shape.V,
                           v->shape.smoothing);
     ls_tree_sum_rows(total, bits, v->token_axis, 1, 1);
-    ls_end_sum(total, 1);
+    ls_normalize_zero(total, 1);
     total[0] = v->valid > 0 ? total[0] / (ls_real)v->valid : (ls_real)0;
     loss->ordered = bits;
     mean->ordered = total;

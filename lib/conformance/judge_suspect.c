@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "conformance/judge_look.h"
+#include "conformance/judge_compare.h"
 #include "base/append.h"
 
 static const double NOT_A_NUMBER = (double)NAN;

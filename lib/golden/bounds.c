@@ -31,7 +31,7 @@ static const allowance wide = {16, 16, 16, 16, 4}, narrow = {4, 4, 1.5, 3, 1};
 static const double next_to_nothing = 256;
 
 /* One run, looked at: the truth, which is kept, or another, held against it. */
-typedef struct looking {
+typedef struct observation {
     ls_truth *truth;
     ls_moved *moved;    /* distances per tensor; NULL: this is the truth */
     double scale;       /* of distances */
@@ -42,7 +42,7 @@ typedef struct looking {
     const ls_truth_options *options;
     uint64_t done, of;
     const char *what;
-} looking;
+} observation;
 
 static double value_at(const ls_view *view, const void *row, size_t i)
 {
@@ -59,7 +59,7 @@ static double distance_of(double a, double b)
 /* What noise may be scaled up to. A parameter goes as far as AdamW's steps; what the forward pass
  * makes of one that is moved by nothing else than noise (a key, by its bias) as far as the steps
  * before. */
-static double most_of(const looking *l, uint64_t step, int node)
+static double most_of(const observation *l, uint64_t step, int node)
 {
     const ls_graph_node *of = &l->truth->graph->nodes[node];
     const size_t s = (size_t)(step - l->truth->first);
@@ -70,7 +70,7 @@ static double most_of(const looking *l, uint64_t step, int node)
 }
 
 /* How far element i of a tensor is from the truth's. */
-static double moved_by(const looking *l, const ls_graph_node *of, size_t i, double truth,
+static double moved_by(const observation *l, const ls_graph_node *of, size_t i, double truth,
                        double value)
 {
     if (of->make != LS_MAKE_UPDATED) return l->scale * distance_of(truth, value);
@@ -85,7 +85,7 @@ static double moved_by(const looking *l, const ls_graph_node *of, size_t i, doub
 static ls_status look(void *context, ls_rank *rank, const ls_view *view)
 {
     ls_status status = LS_OK;
-    looking *l = context;
+    observation *l = context;
     ls_truth *truth = l->truth;
     const int node = ls_graph_find_view(truth->graph, view);
     const size_t rows = ls_view_rows(view), count = ls_view_row_run(view).count;
@@ -123,7 +123,7 @@ exit:
 
 static ls_status advance(void *context, const ls_step *step)
 {
-    looking *l = context;
+    observation *l = context;
     (void)step;
     l->done++;
     if (l->options->advance) l->options->advance(l->options->context, l->done, l->of, l->what);
@@ -139,15 +139,15 @@ static bool is_narrow(ls_dtype dtype)
 }
 
 /* `run` on one rank, begun with `values`. */
-static ls_status run_once(looking *l, const ls_run *run, const ls_bounds_start *start,
+static ls_status run_once(observation *l, const ls_run *run, const ls_bounds_start *start,
                           double *const *values, ls_dtype dtype, ls_engine engine)
 {
     ls_status status = LS_OK;
     ls_initial initial = start->initial;
     ls_run once = *run;
     ls_train_result result = {0};
-    const ls_tap tap = {l, look};
-    const ls_watcher watcher = {.context = l, .step = advance};
+    const ls_observer observer = {l, look};
+    const ls_train_hooks watcher = {.context = l, .step = advance};
 
     initial.values = (const double *const *)values;
     l->begun = values;
@@ -161,7 +161,7 @@ static ls_status run_once(looking *l, const ls_run *run, const ls_bounds_start *
     once.dtype = dtype;
     once.gathered_loss = false;
     once.no_digest = true;
-    once.tap = &tap;
+    once.observer = &observer;
     once.world = (ls_world_options){.stop = run->world.stop};
     LS_TRY(ls_train(&once, &watcher, &result));
     if (l->moved) ls_moved_end_run(l->moved, l->truth->steps * l->truth->graph->count);
@@ -172,7 +172,7 @@ exit:
 
 /* Runs moved by a unit in the last place, in the precision itself where the library computes in it:
  * then they have its rounding errors too. */
-static ls_status probe(looking *l, const ls_run *run, ls_bounds_start *start, ls_dtype dtype,
+static ls_status probe(observation *l, const ls_run *run, ls_bounds_start *start, ls_dtype dtype,
                        int probes)
 {
     ls_status status = LS_OK;
@@ -208,7 +208,7 @@ static double steps_apart(const ls_run *run, uint64_t first, uint64_t last)
  * and binary64 has none to speak of. It is taken from a run in binary32, as many times larger as
  * the precision is coarser, for tensors of which moved weights say next to nothing, and for
  * parameters, since AdamW makes steps of it. */
-static ls_status noise(looking *l, const ls_run *run, ls_bounds_start *start, ls_dtype dtype,
+static ls_status noise(observation *l, const ls_run *run, ls_bounds_start *start, ls_dtype dtype,
                        int probes)
 {
     ls_status status = LS_OK;
@@ -364,7 +364,7 @@ ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph 
         LS_TRY(ls_truth_create(&truth->wide_params, graph, first, steps));
     LS_TRY(ls_moved_create(&moved, graph, truth->steps));
 
-    looking l = {.truth = truth, .options = options, .scale = 1, .what = "truth"};
+    observation l = {.truth = truth, .options = options, .scale = 1, .what = "truth"};
     l.of = truth->steps * (1 + (uint64_t)probes + is_narrow(options->dtype));
     const ls_engine engine =
         ls_engine_available(LS_ENGINE_PLAIN) ? LS_ENGINE_PLAIN : LS_ENGINE_PORTABLE;

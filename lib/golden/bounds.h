@@ -41,9 +41,10 @@ typedef struct ls_truth_options {
 } ls_truth_options;
 
 /* Runs once with plain products (without OpenBLAS with the contract's, in binary64) and `probes`
- * times moved (F16 and BF16: once more). run: what was run; layout, engine, dtype, tap, save and
- * trace are not read. Memory: without `place` the truth's tensors of all steps in binary64 while it
- * runs, afterwards when `keep` is set. advance is told of steps, over all runs. Errors: the runs'.
+ * times moved (F16 and BF16: once more). run: what was run; layout, engine, dtype, observer, save
+ * and trace are not read. Memory: without `place` the truth's tensors of all steps in binary64
+ * while it runs, afterwards when `keep` is set. advance is told of steps, over all runs. Errors:
+ * the runs'.
  */
 ls_status ls_truth_find(ls_truth **ret_truth, const ls_run *run, const ls_graph *graph,
                         const ls_truth_options *options) LS_MUST_USE;

@@ -47,13 +47,13 @@ exit:
 static ls_status run_it(dump *d)
 {
     ls_status status = LS_OK;
-    const ls_watcher watcher = {.context = d, .step = on_step};
+    const ls_train_hooks watcher = {.context = d, .step = on_step};
     ls_train_result result = {0};
     ls_trace *trace = NULL;
     ls_run run = d->run;
     if (d->options->collectives) LS_TRY(ls_trace_create(&trace));
     run.world.trace = trace;
-    run.tap = &d->tap;
+    run.observer = &d->observer;
     LS_TRY(ls_dump_advance(d, 0, d->steps, "steps"));
     LS_TRY(ls_train(&run, &watcher, &result));
     LS_TRY(ls_dump_ranks_number(d));
@@ -157,7 +157,7 @@ ls_status ls_dump(const ls_run *run, const char *path, const ls_dump_options *op
     ls_dump_options own = *options;
     dump d = {.options = &own, .run = *run};
     ls_thread_mode_set(&mode);
-    d.tap = (ls_tap){&d, look};
+    d.observer = (ls_observer){&d, look};
     d.run.serial = false; /* which shows nothing */
     d.run.save = d.run.trace = NULL;
     /* Copies that differ are then written down, not compared. */

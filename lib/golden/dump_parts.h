@@ -35,7 +35,7 @@ typedef struct dump {
     ls_new_folder *folder;
     ls_step_batch *batches; /* [steps], NULL when they were given */
     ls_batch *given;        /* [steps] */
-    ls_tap tap;
+    ls_observer observer;
     dump_tensors *tensors; /* NULL: not written */
     dump_ranks *ranks;     /* the same */
     dump_tensor *list;     /* integers: in place of `tensors` */
@@ -84,7 +84,7 @@ ls_status ls_dump_ranks_take(dump *d, const ls_rank *who, const ls_view *view) L
 ls_status ls_dump_ranks_number(dump *d) LS_MUST_USE;
 /* Says the names of what a rank handed into a call of its trace (`in`), and of what it got. The
  * calls in order; *at: 0 for the first, then as it was left. */
-enum { LS_DUMP_CROSSING_NAME = LS_TENSOR_NAME + 24 };
+enum { LS_DUMP_COMM_NAME = LS_TENSOR_NAME + 24 };
 typedef void dump_crossing(void *context, bool in, const char *name);
 void ls_dump_ranks_of_call(const dump *d, int rank, const ls_event *call, const ls_event *events,
                            size_t n_events, size_t *at, dump_crossing *say, void *context);

@@ -16,7 +16,7 @@
 /* One view. */
 typedef struct piece {
     char name[LS_TENSOR_NAME];
-    ls_crossing crossing;
+    ls_comm_kind comm;
     size_t lo, hi, leaves, rows, columns; /* of a part of a sum */
     int part;       /* number among those that cross ranks so and have this name */
     size_t events;  /* that the rank's trace had by then */
@@ -104,12 +104,12 @@ ls_status ls_dump_ranks_take(dump *d, const ls_rank *who, const ls_view *view)
     for (int i = 0; i < view->n_dims; i++)
         if (view->dims[i].count == 0) goto exit;
     LS_TRY(new_piece(list, &p));
-    whole.crossing = LS_CROSSING_NONE; /* what it is a part of */
+    whole.comm = LS_COMM_NONE; /* what it is a part of */
     ls_dump_name_view(d, rank, &whole, p->name);
     p->n_dims = view->n_dims;
     memcpy(p->dims, view->dims, sizeof p->dims);
     p->dtype = view->dtype;
-    p->crossing = view->crossing;
+    p->comm = view->comm;
     p->lo = view->lo;
     p->hi = view->hi;
     p->leaves = view->leaves;
@@ -132,7 +132,7 @@ typedef struct held {
     const piece *first;
     size_t lo[LS_VIEW_DIMS], hi[LS_VIEW_DIMS];
     size_t elements; /* in its pieces */
-    char name[LS_DUMP_CROSSING_NAME];
+    char name[LS_DUMP_COMM_NAME];
     char *place;
 } held;
 
@@ -151,7 +151,7 @@ static size_t piece_elements(const piece *p)
 
 static bool same_tensor(const piece *a, const piece *b)
 {
-    return a->part == b->part && a->crossing == b->crossing && strcmp(a->name, b->name) == 0;
+    return a->part == b->part && a->comm == b->comm && strcmp(a->name, b->name) == 0;
 }
 
 /* By name, then in the order shown. */
@@ -160,19 +160,18 @@ static int by_name(const void *a, const void *b)
     const piece *x = *(const piece *const *)a, *y = *(const piece *const *)b;
     const int by = strcmp(x->name, y->name);
     if (by != 0) return by;
-    if (x->crossing != y->crossing) return x->crossing < y->crossing ? -1 : 1;
+    if (x->comm != y->comm) return x->comm < y->comm ? -1 : 1;
     if (x->part != y->part) return x->part < y->part ? -1 : 1;
     return x < y ? -1 : x > y;
 }
 
 /* "step0/mb1/layers.0.attention.0.partial" */
-static void whole_name(const piece *p, char name[LS_DUMP_CROSSING_NAME])
+static void whole_name(const piece *p, char name[LS_DUMP_COMM_NAME])
 {
-    if (p->crossing == LS_CROSSING_NONE)
-        snprintf(name, LS_DUMP_CROSSING_NAME, "%s", p->name);
+    if (p->comm == LS_COMM_NONE)
+        snprintf(name, LS_DUMP_COMM_NAME, "%s", p->name);
     else
-        snprintf(name, LS_DUMP_CROSSING_NAME, "%s.%d.%s", p->name, p->part,
-                 ls_crossing_name(p->crossing));
+        snprintf(name, LS_DUMP_COMM_NAME, "%s.%d.%s", p->name, p->part, ls_comm_kind_name(p->comm));
 }
 
 /* Numbers what crosses ranks under one name in one way. */
@@ -185,7 +184,7 @@ static ls_status number_parts(const rank_list *list)
     qsort(sorted, list->count, sizeof *sorted, by_name);
     for (size_t i = 1; i < list->count; i++) {
         const piece *before = sorted[i - 1];
-        if (sorted[i]->crossing != LS_CROSSING_NONE && sorted[i]->crossing == before->crossing &&
+        if (sorted[i]->comm != LS_COMM_NONE && sorted[i]->comm == before->comm &&
             strcmp(sorted[i]->name, before->name) == 0)
             sorted[i]->part = before->part + 1;
     }
@@ -209,10 +208,9 @@ static bool is_call(const ls_event *e)
     return e->kind != LS_EVENT_COMPUTE && e->kind != LS_EVENT_SEND_END;
 }
 
-static bool goes_in(ls_crossing crossing)
+static bool goes_in(ls_comm_kind comm)
 {
-    return crossing == LS_CROSSING_PARTIAL || crossing == LS_CROSSING_SHARE ||
-           crossing == LS_CROSSING_SENT;
+    return comm == LS_COMM_PARTIAL || comm == LS_COMM_SHARE || comm == LS_COMM_SENT;
 }
 
 /* The first call after a piece that goes in; the last one before a piece that came out; or the
@@ -221,7 +219,7 @@ static bool goes_in(ls_crossing crossing)
 static const ls_event *call_of(const piece *p, const ls_event *events, size_t n)
 {
     size_t skipped = p->skipped;
-    if (goes_in(p->crossing)) {
+    if (goes_in(p->comm)) {
         for (size_t i = p->events; i < n; i++)
             if (is_call(&events[i]) && skipped-- == 0) return &events[i];
     } else {
@@ -235,14 +233,14 @@ void ls_dump_ranks_of_call(const dump *d, int rank, const ls_event *call, const 
                            size_t n_events, size_t *at, dump_crossing *say, void *context)
 {
     const rank_list *list = &d->ranks->lists[rank];
-    char name[LS_DUMP_CROSSING_NAME];
+    char name[LS_DUMP_COMM_NAME];
     for (; *at < list->count; (*at)++) {
         const piece *p = &list->pieces[*at];
-        const ls_event *of = p->crossing == LS_CROSSING_NONE ? NULL : call_of(p, events, n_events);
+        const ls_event *of = p->comm == LS_COMM_NONE ? NULL : call_of(p, events, n_events);
         if (of && of > call) return;
         if (of != call) continue;
         whole_name(p, name);
-        say(context, goes_in(p->crossing), name);
+        say(context, goes_in(p->comm), name);
     }
 }
 
@@ -323,7 +321,7 @@ static ls_status declare(const held *tensor, ls_safetensors_writer *writer)
         snprintf(key, sizeof key, "cut:%s", tensor->name);
         LS_TRY(ls_safetensors_add_metadata(writer, key, text));
     }
-    if (p->crossing == LS_CROSSING_PARTIAL) {
+    if (p->comm == LS_COMM_PARTIAL) {
         snprintf(key, sizeof key, "node:%s", tensor->name);
         used = ls_append(text, sizeof text, 0, "%zu %zu %zu", p->lo, p->hi, p->leaves);
         if (p->rows > 0) ls_append(text, sizeof text, used, " %zu %zu", p->rows, p->columns);

@@ -141,7 +141,7 @@ ls_status ls_dump_tensors_take(dump *d, int rank, const ls_view *view)
 {
     ls_status status = LS_OK;
     dump_tensors *all = d->tensors;
-    if (view->crossing != LS_CROSSING_NONE) return LS_OK;
+    if (view->comm != LS_COMM_NONE) return LS_OK;
     const int node = ls_graph_find_view(d->graph, view);
     if (node < 0 || view->step < d->first_step || view->step >= d->first_step + d->steps)
         LS_FAIL(LS_ERR_INTERNAL, "a rank shows something that is no tensor of this run");

@@ -22,7 +22,7 @@ ls_status ls_job_train(ls_job *job)
     ls_status status = LS_OK;
     ls_job_prepared *p = NULL;
     ls_train_result result = {.rank = NULL};
-    const ls_watcher watcher = {.context = job, .step = on_step};
+    const ls_train_hooks watcher = {.context = job, .step = on_step};
     ls_job_facts *facts = &job->facts;
     LS_TRY(ls_job_prepare(job, LS_ACTION_TRAIN, &p));
     LS_TRY(ls_machine_holds_layout(&p->settings.run));
@@ -51,7 +51,7 @@ static ls_status verify_layout(const ls_job *job, const ls_record *serial, const
                                comparison *found)
 {
     ls_status status = LS_OK;
-    const ls_watcher watcher = {.context = (void *)(uintptr_t)job, .step = on_step};
+    const ls_train_hooks watcher = {.context = (void *)(uintptr_t)job, .step = on_step};
     ls_departure departure;
     char layout[256], line[LS_JOB_WORD];
     status = ls_verify_run(serial, run, &watcher, &departure, NULL);
@@ -70,7 +70,7 @@ static ls_status verify_engine(const ls_job *job, const ls_job_settings *s, ls_e
                                const ls_sweep *sweep, comparison *found)
 {
     ls_status status = LS_OK;
-    const ls_watcher watcher = {.context = (void *)(uintptr_t)job, .step = on_step};
+    const ls_train_hooks watcher = {.context = (void *)(uintptr_t)job, .step = on_step};
     ls_record *serial = NULL;
     ls_undefined undefined;
     ls_run run = s->run;

@@ -18,10 +18,10 @@ typedef struct turned_place {
     size_t start, places;
 } turned_place;
 
-static ls_meetings class_of(const ls_conv2d *conv, size_t row_class, size_t column_class)
+static ls_im2col_map class_of(const ls_conv2d *conv, size_t row_class, size_t column_class)
 {
-    return ls_meetings_of_inputs(&conv->window, ls_window_inputs(&conv->window), row_class,
-                                 column_class);
+    return ls_im2col_map_of_inputs(&conv->window, ls_window_inputs(&conv->window), row_class,
+                                   column_class);
 }
 
 /* The classes' matrices follow each other. */
@@ -31,7 +31,7 @@ static void turn_places(const ls_conv2d *conv, turned_place *place)
     size_t start = 0;
     for (size_t r = 0; r < conv->window.stride_h; r++)
         for (size_t c = 0; c < conv->window.stride_w; c++) {
-            const ls_meetings m = class_of(conv, r, c);
+            const ls_im2col_map m = class_of(conv, r, c);
             const size_t places = m.rows.places * m.columns.places;
             for (size_t i = 0; i < places; i++) {
                 const size_t row = m.rows.place + i / m.columns.places * m.rows.place_apart;
@@ -64,7 +64,7 @@ static void turn(const ls_conv2d *conv, const turned_place *place, ls_real *turn
 }
 
 /* How many of the first n terms (channel, i, j) have places of the class. */
-static size_t terms_among(const ls_window *w, const ls_meetings *m, size_t n)
+static size_t terms_among(const ls_window *w, const ls_im2col_map *m, size_t n)
 {
     const size_t kernel = w->kernel_h * w->kernel_w;
     size_t count = n / kernel * m->rows.places * m->columns.places;
@@ -78,7 +78,7 @@ static size_t terms_among(const ls_window *w, const ls_meetings *m, size_t n)
 }
 
 /* The leaves of the axis k with the terms of the class alone. A leaf may have none. */
-static size_t leaves_of(ls_leaf_step *leaves, const ls_window *w, const ls_meetings *m, ls_axis k)
+static size_t leaves_of(ls_leaf_step *leaves, const ls_window *w, const ls_im2col_map *m, ls_axis k)
 {
     size_t n = 0, from = 0;
     for (ls_leaf_walk walk = ls_leaf_walk_start(k); ls_leaf_walk_more(&walk); n++) {
@@ -123,7 +123,7 @@ static ls_status each_class(ls_conv2d_job *j, const ls_conv2d *conv, size_t imag
     const size_t kernel = conv->window.kernel_h * conv->window.kernel_w;
     for (j->row_class = 0; j->row_class < conv->window.stride_h; j->row_class++)
         for (j->column_class = 0; j->column_class < conv->window.stride_w; j->column_class++) {
-            const ls_meetings m = class_of(conv, j->row_class, j->column_class);
+            const ls_im2col_map m = class_of(conv, j->row_class, j->column_class);
             const size_t places = m.rows.places * m.columns.places;
             if (places == 0) continue;
             if (kernel > 1) {

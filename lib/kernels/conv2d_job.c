@@ -13,21 +13,21 @@ typedef struct strip {
     ls_rectangle pixels;
 } strip;
 
-static ls_meetings meetings(const ls_conv2d_job *j, ls_rectangle pixels)
+static ls_im2col_map meetings(const ls_conv2d_job *j, ls_rectangle pixels)
 {
-    return j->backward ? ls_meetings_of_inputs(j->window, pixels, j->row_class, j->column_class)
-                       : ls_meetings_of_outputs(j->window, pixels);
+    return j->backward ? ls_im2col_map_of_inputs(j->window, pixels, j->row_class, j->column_class)
+                       : ls_im2col_map_of_outputs(j->window, pixels);
 }
 
 /* Whether targets are all pixels of a rectangle, and those of a channel follow each other in
  * memory. */
-static bool one_run(const ls_meetings *m, ls_image_layout layout)
+static bool one_run(const ls_im2col_map *m, ls_image_layout layout)
 {
     return m->rows.target_step == 1 && m->columns.target_step == 1 &&
            (m->rows.targets == 1 || m->columns.targets == layout.held.width);
 }
 
-static bool all_inside(const ls_meeting_axis *a)
+static bool all_inside(const ls_im2col_axis *a)
 {
     return a->places == 1 && a->step == 1 && a->first >= 0 &&
            (size_t)a->first + a->targets <= a->sources;
@@ -35,20 +35,20 @@ static bool all_inside(const ls_meeting_axis *a)
 
 /* Whether each target meets one source, none is beyond the border, and those of a channel follow
  * each other in memory. */
-static bool as_it_lies(const ls_meetings *m, ls_image_layout layout)
+static bool as_it_lies(const ls_im2col_map *m, ls_image_layout layout)
 {
     return all_inside(&m->rows) && all_inside(&m->columns) &&
            (m->rows.targets == 1 || m->columns.targets == layout.held.width);
 }
 
-static size_t target_offset(const ls_meetings *m, ls_image_layout layout)
+static size_t target_offset(const ls_im2col_map *m, ls_image_layout layout)
 {
     return (m->rows.target - layout.held.top) * layout.held.width +
            (m->columns.target - layout.held.left);
 }
 
 /* From a finished product to the target. */
-static void deliver(const ls_conv2d_job *j, const strip *s, const ls_meetings *m, size_t group)
+static void deliver(const ls_conv2d_job *j, const strip *s, const ls_im2col_map *m, size_t group)
 {
     const size_t channels = ls_axis_extent(j->m), width = m->columns.targets;
     const size_t area = m->rows.targets * width, all = s->images * area;
@@ -97,7 +97,7 @@ static ls_status multiply(const ls_conv2d_job *j, size_t group, size_t n, const 
 static ls_status do_strip(const ls_conv2d_job *j, strip s)
 {
     ls_status status = LS_OK;
-    const ls_meetings m = meetings(j, s.pixels);
+    const ls_im2col_map m = meetings(j, s.pixels);
     const size_t area = m.rows.targets * m.columns.targets, n = s.images * area;
     const size_t from_plane = ls_rectangle_count(j->source_layout.held);
     const size_t to_plane = ls_rectangle_count(j->target_layout.held);

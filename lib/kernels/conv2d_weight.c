@@ -55,7 +55,7 @@ ls_status ls_conv2d_weight_leaf(ls_engine engine, const ls_conv2d *conv, ls_real
         pixels * out > parts.product)
         LS_FAIL(LS_ERR_INTERNAL, "conv2d: a rectangle lies outside what is held, or is larger than "
                                  "a granule");
-    const ls_meetings met = ls_meetings_of_outputs(&conv->window, outputs);
+    const ls_im2col_map met = ls_im2col_map_of_outputs(&conv->window, outputs);
     for (size_t g = 0; g < conv->groups; g++) {
         copy_pixels(gradient, pixels, dy + g * out * ls_rectangle_count(dy_layout.held), dy_layout,
                     outputs, out);
@@ -128,7 +128,7 @@ ls_status ls_conv2d_weight_node(ls_engine engine, const ls_conv2d *conv, ls_real
         for (size_t i = 0, at = 0; i < n_pieces; at += ls_rectangle_count(pieces[i++].outputs)) {
             const ls_rectangle outputs = pieces[i].outputs;
             if (ls_rectangle_is_empty(outputs)) continue;
-            const ls_meetings met = ls_meetings_of_outputs(&conv->window, outputs);
+            const ls_im2col_map met = ls_im2col_map_of_outputs(&conv->window, outputs);
             copy_pixels(gradient + at, pixels,
                         dy + pieces[i].image * dy_layout.stride +
                             g * out * ls_rectangle_count(dy_layout.held),

@@ -34,7 +34,7 @@ void ls_embedding_forward(ls_real *y, const ls_real *table, const int32_t *ids, 
     }
 }
 
-void ls_end_sum(ls_real *x, size_t n)
+void ls_normalize_zero(ls_real *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) x[i] = x[i] + (ls_real)0;
 }

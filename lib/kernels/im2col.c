@@ -10,7 +10,7 @@ typedef struct run {
     size_t low, end, source;
 } run;
 
-static run met(const ls_meeting_axis *a, size_t place)
+static run met(const ls_im2col_axis *a, size_t place)
 {
     const ptrdiff_t first = a->first + (ptrdiff_t)place * a->place_step;
     const ptrdiff_t step = (ptrdiff_t)a->step, sources = (ptrdiff_t)a->sources;
@@ -37,8 +37,8 @@ static void ask_for(const ls_real *source, size_t ahead, size_t n)
 }
 
 /* One channel at one place of the kernel. */
-static void fill_channel(ls_real *restrict to, const ls_meetings *m, const ls_real *restrict source,
-                         size_t line, run rows, run columns)
+static void fill_channel(ls_real *restrict to, const ls_im2col_map *m,
+                         const ls_real *restrict source, size_t line, run rows, run columns)
 {
     const size_t width = m->columns.targets, step = m->columns.step;
     ls_zero_pixel_run(to, rows.low * width);
@@ -59,7 +59,7 @@ static void fill_channel(ls_real *restrict to, const ls_meetings *m, const ls_re
     ls_zero_pixel_run(to + rows.end * width, (m->rows.targets - rows.end) * width);
 }
 
-void ls_im2col(ls_real *to, size_t ld, const ls_meetings *m, const ls_real *source,
+void ls_im2col(ls_real *to, size_t ld, const ls_im2col_map *m, const ls_real *source,
                ls_rectangle held, size_t channels)
 {
     const size_t places = m->rows.places * m->columns.places;

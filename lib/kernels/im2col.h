@@ -28,30 +28,30 @@
  *
  * if that is at least 0 and below `sources`. In the image target p is target + p * target_step, in
  * the kernel place k is place + k * place_apart. */
-typedef struct ls_meeting_axis {
+typedef struct ls_im2col_axis {
     size_t targets, target, target_step;
     size_t places, place, place_apart;
     size_t sources, step;
     ptrdiff_t first, place_step;
-} ls_meeting_axis;
+} ls_im2col_axis;
 
-typedef struct ls_meetings {
-    ls_meeting_axis rows, columns;
-} ls_meetings;
+typedef struct ls_im2col_map {
+    ls_im2col_axis rows, columns;
+} ls_im2col_map;
 
 /* A rectangle of outputs, met by all places. */
-ls_meetings ls_meetings_of_outputs(const ls_window *window, ls_rectangle outputs);
+ls_im2col_map ls_im2col_map_of_outputs(const ls_window *window, ls_rectangle outputs);
 
 /* The inputs (r, c) of a rectangle with r = row_class modulo the stride of rows, c = column_class
  * modulo that of columns. There may be none, and there may be no place. */
-ls_meetings ls_meetings_of_inputs(const ls_window *window, ls_rectangle inputs, size_t row_class,
-                                  size_t column_class);
+ls_im2col_map ls_im2col_map_of_inputs(const ls_window *window, ls_rectangle inputs,
+                                      size_t row_class, size_t column_class);
 
 /* For `channels` channels of one image: to[((ch * rows.places + i) * columns.places + j) * ld + p]
  * for the targets p, row by row. source: its first channel, channels of held.height x held.width;
  * held covers all that is met of the image. */
 #define ls_im2col LS_TYPED(ls_im2col)
-void ls_im2col(ls_real *to, size_t ld, const ls_meetings *meetings, const ls_real *source,
+void ls_im2col(ls_real *to, size_t ld, const ls_im2col_map *meetings, const ls_real *source,
                ls_rectangle held, size_t channels);
 
 #endif

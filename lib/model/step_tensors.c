@@ -49,13 +49,12 @@ const char *ls_point_name(ls_point point)
     return (unsigned)point < LS_POINTS ? names[point] : "no point";
 }
 
-const char *ls_crossing_name(ls_crossing crossing)
+const char *ls_comm_kind_name(ls_comm_kind comm)
 {
-    static const char *const names[LS_CROSSINGS] = {
-        [LS_CROSSING_NONE] = "none",         [LS_CROSSING_PARTIAL] = "partial",
-        [LS_CROSSING_TOTAL] = "total",       [LS_CROSSING_SHARE] = "share",
-        [LS_CROSSING_GATHERED] = "gathered", [LS_CROSSING_SENT] = "sent",
-        [LS_CROSSING_RECEIVED] = "received",
+    static const char *const names[LS_COMM_KINDS] = {
+        [LS_COMM_NONE] = "none",         [LS_COMM_PARTIAL] = "partial",   [LS_COMM_TOTAL] = "total",
+        [LS_COMM_SHARE] = "share",       [LS_COMM_GATHERED] = "gathered", [LS_COMM_SENT] = "sent",
+        [LS_COMM_RECEIVED] = "received",
     };
-    return (unsigned)crossing < LS_CROSSINGS ? names[crossing] : "no crossing";
+    return (unsigned)comm < LS_COMM_KINDS ? names[comm] : "no crossing";
 }

@@ -1,4 +1,4 @@
-/* view_rows.h - where the rows of a view (tap.h) lie in the logical tensor. */
+/* view_rows.h - where the rows of a view (observer.h) lie in the logical tensor. */
 #ifndef LS_MODEL_VIEW_ROWS_H
 #define LS_MODEL_VIEW_ROWS_H
 

@@ -28,7 +28,7 @@ bool ls_binary_tree_has(const ls_binary_tree *tree, ls_node node)
     return true;
 }
 
-size_t ls_binary_tree_closes(const ls_binary_tree *tree, ls_node within, size_t leaf)
+size_t ls_binary_tree_merges_after(const ls_binary_tree *tree, ls_node within, size_t leaf)
 {
     /* Nodes on the way down whose last leaf it is; a step to the left leaves all of them behind. */
     size_t closes = 0;

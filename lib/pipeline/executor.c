@@ -23,7 +23,7 @@ static ls_status chunk_create(ls_executor *e, int c)
                             .recompute = setup->layout->recompute,
                             .batch = setup->batch,
                             .kv = &e->kv,
-                            .tap = setup->tap};
+                            .observer = setup->observer};
     size_t M = (size_t)setup->layout->micro_batches;
 
     LS_TRY(ls_stage_create(&own->stage, &stage, e->store));
@@ -94,8 +94,8 @@ void ls_executor_destroy(ls_executor **executor)
     for (int c = 0; e->chunks && c < e->setup.layout->virtual_stages; c++) {
         for (int f = 0; e->chunks[c].flights && f < e->setup.layout->micro_batches; f++) {
             /* After a failure a neighbour may be taking it still. */
-            ls_send_withdraw(&e->chunks[c].flights[f].sending);
-            ls_micro_batch_destroy(&e->chunks[c].flights[f].kept);
+            ls_send_cancel(&e->chunks[c].flights[f].sending);
+            ls_micro_batch_destroy(&e->chunks[c].flights[f].saved);
             ls_arena_destroy(&e->chunks[c].flights[f].input);
         }
         free(e->chunks[c].flights);

@@ -4,20 +4,20 @@
 #include "lockstep/comm/trace.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/data/update.h"
-#include "parallel/hooks/look_at_param.h"
+#include "parallel/hooks/observe_param.h"
 #include "pipeline/executor_state.h"
 
 /* A flight for a micro-batch that begins: the first that is free, so that no more are in use than
  * are alive or on their way. */
 static ls_status begin_flight(ls_executor *e, ls_chunk *own, int micro_batch,
-                              ls_flight **ret_flight)
+                              ls_in_flight **ret_flight)
 {
     ls_status status = LS_OK;
-    ls_flight *f = ls_flight_of(e, own, -1);
+    ls_in_flight *f = ls_in_flight_of(e, own, -1);
     if (!f)
         LS_FAIL(LS_ERR_INPUT, "the schedule begins micro-batch %d in stage %d a second time",
                 micro_batch, own->number);
-    if (!f->kept) LS_TRY(ls_micro_batch_create(&f->kept, own->stage));
+    if (!f->saved) LS_TRY(ls_micro_batch_create(&f->saved, own->stage));
     if (!f->input) LS_TRY(ls_arena_create(&f->input, e->memory, LS_MEM_ACTIVATIONS));
     f->micro_batch = micro_batch;
     f->over = false;
@@ -38,19 +38,19 @@ static ls_status forward(ls_executor *e, ls_chunk *own, const ls_batch *batch, i
                          ls_sequence_losses losses)
 {
     ls_status status = LS_OK;
-    ls_flight *f = NULL;
+    ls_in_flight *f = NULL;
     const ls_real *x = NULL, *y;
     size_t count = ls_message_elements(e, batch);
     ls_valid valid;
 
     LS_TRY(begin_flight(e, own, micro_batch, &f));
     if (own->number > 0)
-        LS_TRY(ls_take_over(e, f->input, own->number, micro_batch, LS_FORWARD, count, &x));
-    LS_TRY(ls_stage_forward(own->stage, f->kept, batch, x, &y));
+        LS_TRY(ls_recv_input(e, f->input, own->number, micro_batch, LS_FORWARD, count, &x));
+    LS_TRY(ls_stage_forward(own->stage, f->saved, batch, x, &y));
     if (own->number < e->stages - 1)
-        LS_TRY(ls_pass_on(e, f, own->number, LS_FORWARD, y, count));
+        LS_TRY(ls_send_output(e, f, own->number, LS_FORWARD, y, count));
     else
-        hand_over(losses, batch->first - e->setup.first, ls_micro_batch_losses(f->kept, &valid),
+        hand_over(losses, batch->first - e->setup.first, ls_micro_batch_losses(f->saved, &valid),
                   batch->B);
 exit:
     return status;
@@ -60,7 +60,7 @@ static ls_status backward(ls_executor *e, ls_chunk *own, const ls_batch *batch, 
                           ls_valid valid)
 {
     ls_status status = LS_OK;
-    ls_flight *f = ls_flight_of(e, own, micro_batch);
+    ls_in_flight *f = ls_in_flight_of(e, own, micro_batch);
     const ls_real *dy = NULL, *dx;
     size_t count = ls_message_elements(e, batch);
 
@@ -68,15 +68,15 @@ static ls_status backward(ls_executor *e, ls_chunk *own, const ls_batch *batch, 
         LS_FAIL(LS_ERR_INPUT, "the schedule takes micro-batch %d backward in stage %d first",
                 micro_batch, own->number);
     if (own->number < e->stages - 1)
-        LS_TRY(ls_take_over(e, e->incoming, own->number, micro_batch, LS_BACKWARD, count, &dy));
+        LS_TRY(ls_recv_input(e, e->incoming, own->number, micro_batch, LS_BACKWARD, count, &dy));
     /* Whoever sent that gradient had taken the output before. */
-    if (f->sending) LS_TRY(ls_flight_sent(f));
-    LS_TRY(ls_stage_backward(own->stage, f->kept, dy, valid, &dx));
+    if (f->sending) LS_TRY(ls_in_flight_sent(f));
+    LS_TRY(ls_stage_backward(own->stage, f->saved, dy, valid, &dx));
     ls_arena_release(e->incoming, 0);
     ls_arena_release(f->input, 0);
     f->over = true;
     if (own->number > 0)
-        LS_TRY(ls_pass_on(e, f, own->number, LS_BACKWARD, dx, count));
+        LS_TRY(ls_send_output(e, f, own->number, LS_BACKWARD, dx, count));
     else
         f->micro_batch = -1;
 exit:
@@ -108,7 +108,7 @@ ls_status ls_executor_run(ls_executor *e, const ls_batch *batch, ls_valid valid,
         ls_chunk *own = &e->chunks[tasks[i].chunk];
         ls_share part = ls_own_micro_batch(&e->setup, tasks[i].micro_batch);
         ls_batch micro_batch = ls_batch_part(batch, part.first, part.count);
-        LS_TRY(ls_flights_look_after(e, false));
+        LS_TRY(ls_retire_sends(e, false));
         ls_trace_task(rank, tasks[i].pass == LS_FORWARD ? "forward" : "backward", (int)batch->step,
                       own->number, tasks[i].micro_batch);
         if (tasks[i].pass == LS_FORWARD)
@@ -116,24 +116,24 @@ ls_status ls_executor_run(ls_executor *e, const ls_batch *batch, ls_valid valid,
         else
             LS_TRY(backward(e, own, &micro_batch, tasks[i].micro_batch, valid));
     }
-    LS_TRY(ls_flights_look_after(e, true));
+    LS_TRY(ls_retire_sends(e, true));
     for (int c = 0; c < layout->virtual_stages; c++) ls_stage_settle_gradients(e->chunks[c].stage);
 exit:
     return status;
 }
 
 /* Shows the gradient of a use of a parameter to whoever looks on. */
-static ls_status show_use(const ls_executor *e, size_t param, int use, ls_crossing crossing)
+static ls_status show_use(const ls_executor *e, size_t param, int use, ls_comm_kind comm)
 {
     const ls_slot *slot = &e->store->slots[param];
-    const ls_param_look look = {.kind = LS_VIEW_USE_GRADIENT,
-                                .use = use,
-                                .step = e->step,
-                                .dtype = LS_REAL_DTYPE,
-                                .crossing = crossing};
-    if (!e->setup.tap) return LS_OK;
-    return ls_look_at_param(e->setup.tap, ls_group_owner(e->setup.tp), look, e->store->table, param,
-                            slot->shard, slot->grad[use]);
+    const ls_observed_param look = {.kind = LS_VIEW_USE_GRADIENT,
+                                    .use = use,
+                                    .step = e->step,
+                                    .dtype = LS_REAL_DTYPE,
+                                    .comm = comm};
+    if (!e->setup.observer) return LS_OK;
+    return ls_observe_at_param(e->setup.observer, ls_group_owner(e->setup.tp), look,
+                               e->store->table, param, slot->shard, slot->grad[use]);
 }
 
 /* Each use of a tied parameter that is made here. */
@@ -141,9 +141,9 @@ static ls_status show_uses(const ls_executor *e)
 {
     ls_status status = LS_OK;
     const ls_param_table *table = e->store->table;
-    for (size_t i = 0; e->setup.tap && i < table->count; i++)
+    for (size_t i = 0; e->setup.observer && i < table->count; i++)
         for (int use = 0; use < table->params[i].uses && table->params[i].uses > 1; use++)
-            if (e->store->slots[i].made[use]) LS_TRY(show_use(e, i, use, LS_CROSSING_NONE));
+            if (e->store->slots[i].made[use]) LS_TRY(show_use(e, i, use, LS_COMM_NONE));
 exit:
     return status;
 }
@@ -163,10 +163,10 @@ ls_status ls_executor_finish(ls_executor *e)
         if (!table->params[i].also_last || !slot->value) continue;
         int peer = own == 0 ? last : 0, made = own == 0 ? 0 : 1;
         size_t count = slot->rows * slot->cols;
-        LS_TRY(show_use(e, i, made, LS_CROSSING_SENT));
+        LS_TRY(show_use(e, i, made, LS_COMM_SENT));
         LS_TRY(ls_send_receive(e->setup.pp, peer, TAG, slot->grad[made], count, peer, TAG,
                                slot->grad[1 - made], count, LS_REAL_DTYPE));
-        LS_TRY(show_use(e, i, 1 - made, LS_CROSSING_RECEIVED));
+        LS_TRY(show_use(e, i, 1 - made, LS_COMM_RECEIVED));
     }
     ls_add_uses(e->store);
 exit:

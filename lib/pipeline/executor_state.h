@@ -9,23 +9,23 @@
 #include "lockstep/pipeline/executor.h"
 
 /* A micro-batch on its way through one stage. */
-#define ls_flight LS_TYPED(ls_flight)
-typedef struct ls_flight {
+#define ls_in_flight LS_TYPED(ls_in_flight)
+typedef struct ls_in_flight {
     int micro_batch; /* -1: free */
     bool over;       /* gone backward: free once its gradient is taken */
-    ls_micro_batch *kept;
+    ls_micro_batch *saved;
     ls_arena *input; /* activations received, until backward */
     const ls_real *output;
-    ls_sending *sending; /* its output, then its gradient, while nobody has taken it */
-} ls_flight;
+    ls_isend *sending; /* its output, then its gradient, while nobody has taken it */
+} ls_in_flight;
 
 /* One of the rank's stages. */
 #define ls_chunk LS_TYPED(ls_chunk)
 typedef struct ls_chunk {
     int number; /* of the stage in the model */
     ls_stage *stage;
-    ls_flight *flights; /* M, taken up in order: behind one that was never used (kept NULL) none is,
-                           so as many are used as the schedule keeps alive or on their way */
+    ls_in_flight *flights; /* M, taken up in order: behind one that was never used (kept NULL) none
+                           is, so as many are used as the schedule keeps alive or on their way */
 } ls_chunk;
 
 struct ls_executor {
@@ -51,33 +51,34 @@ static inline ls_share ls_own_micro_batch(const ls_executor_setup *setup, int mi
 /* ---- stage_messages.c: what goes between stages ---- */
 
 /* The flight of a micro-batch through a chunk; -1: the first that is free. NULL: none. */
-#define ls_flight_of LS_TYPED(ls_flight_of)
-ls_flight *ls_flight_of(const ls_executor *executor, const ls_chunk *chunk, int micro_batch);
+#define ls_in_flight_of LS_TYPED(ls_in_flight_of)
+ls_in_flight *ls_in_flight_of(const ls_executor *executor, const ls_chunk *chunk, int micro_batch);
 
 /* Elements of a micro-batch's activations as this rank holds them between blocks. */
 #define ls_message_elements LS_TYPED(ls_message_elements)
 size_t ls_message_elements(const ls_executor *executor, const ls_batch *batch);
 
-/* Begins to send what a pass made, `count` values that live until ls_flight_sent, to the stage next
- * in the direction of the pass: with a forward pass the one behind `stage`, else the one before. */
-#define ls_pass_on LS_TYPED(ls_pass_on)
-ls_status ls_pass_on(ls_executor *executor, ls_flight *flight, int stage, ls_pass pass,
-                     const ls_real *values, size_t count) LS_MUST_USE;
+/* Begins to send what a pass made, `count` values that live until ls_in_flight_sent, to the stage
+ * next in the direction of the pass: with a forward pass the one behind `stage`, else the one
+ * before. */
+#define ls_send_output LS_TYPED(ls_send_output)
+ls_status ls_send_output(ls_executor *executor, ls_in_flight *flight, int stage, ls_pass pass,
+                         const ls_real *values, size_t count) LS_MUST_USE;
 
 /* What a pass through `stage` begins with, in memory from `arena`: waits until it is there. Errors
  * beside those of ls_receive: LS_ERR_INPUT, the stage it comes from is this rank's and has not made
  * it. */
-#define ls_take_over LS_TYPED(ls_take_over)
-ls_status ls_take_over(ls_executor *executor, ls_arena *arena, int stage, int micro_batch,
-                       ls_pass pass, size_t count, const ls_real **ret_values) LS_MUST_USE;
+#define ls_recv_input LS_TYPED(ls_recv_input)
+ls_status ls_recv_input(ls_executor *executor, ls_arena *arena, int stage, int micro_batch,
+                        ls_pass pass, size_t count, const ls_real **ret_values) LS_MUST_USE;
 
 /* Waits until what the flight sends has been taken, and gives back its room. */
-#define ls_flight_sent LS_TYPED(ls_flight_sent)
-ls_status ls_flight_sent(ls_flight *flight) LS_MUST_USE;
+#define ls_in_flight_sent LS_TYPED(ls_in_flight_sent)
+ls_status ls_in_flight_sent(ls_in_flight *flight) LS_MUST_USE;
 
 /* The same for every flight, all: waiting for each, else only those whose message has been taken by
  * now. */
-#define ls_flights_look_after LS_TYPED(ls_flights_look_after)
-ls_status ls_flights_look_after(ls_executor *executor, bool all) LS_MUST_USE;
+#define ls_retire_sends LS_TYPED(ls_retire_sends)
+ls_status ls_retire_sends(ls_executor *executor, bool all) LS_MUST_USE;
 
 #endif

@@ -21,8 +21,8 @@ size_t ls_schedule_live_bytes(const ls_schedule *schedule, int rank, const size_
     size_t now = 0, most = 0;
     for (int i = 0; i < schedule->n_tasks; i++) {
         size_t row = (size_t)tasks[i].chunk * (size_t)schedule->micro_batches;
-        size_t kept = bytes[row + (size_t)tasks[i].micro_batch];
-        now = tasks[i].pass == LS_FORWARD ? now + kept : now - kept;
+        size_t saved = bytes[row + (size_t)tasks[i].micro_batch];
+        now = tasks[i].pass == LS_FORWARD ? now + saved : now - saved;
         if (now > most) most = now;
     }
     return most;

@@ -167,7 +167,7 @@ static uint64_t channel_parts(const planner *p, size_t l, int rank)
 
 /* What a rank keeps of layer l between forward and backward beside what it reads, and what goes
  * into sums. Returns the elements that it hands in at once, backward. */
-static uint64_t plan_rank(planner *p, size_t l, int rank, uint64_t *kept)
+static uint64_t plan_rank(planner *p, size_t l, int rank, uint64_t *saved)
 {
     const ls_net_layer *layer = &p->net->layers[l];
     const ls_net_shape *in = ls_net_shape_at(&p->shapes, layer->from), *out = &p->shapes.layer[l];
@@ -177,7 +177,7 @@ static uint64_t plan_rank(planner *p, size_t l, int rank, uint64_t *kept)
     const uint64_t parts = channel_parts(p, l, rank);
     uint64_t terms = 0, nodes, handed = 0;
 
-    *kept += elements * p->e;
+    *saved += elements * p->e;
     if (layer->kind == LS_NET_CONV)
         terms = in->channels / layer->groups * layer->kernel_h * layer->kernel_w;
     if (layer->kind == LS_NET_DENSE) terms = ls_net_shape_elements(in);
@@ -199,7 +199,7 @@ static uint64_t plan_rank(planner *p, size_t l, int rank, uint64_t *kept)
         all_reduce(p, rank, l, nodes * channels);
         all_reduce(p, rank, l, nodes * 2 * channels);
         handed = nodes * 2 * channels;
-        *kept += 3 * channels * p->e;
+        *saved += 3 * channels * p->e;
     }
     if (layer->kind == LS_NET_GLOBAL_POOL) {
         const ls_grid_place at = ls_layer_grid_place(&grid, rank);
@@ -208,10 +208,10 @@ static uint64_t plan_rank(planner *p, size_t l, int rank, uint64_t *kept)
         handed = nodes_of(p, in, &grid, rank, true) * count;
         if (count > 0) all_reduce(p, rank, l, handed);
     }
-    if (layer->kind == LS_NET_MAX_POOL) *kept += elements * 4; /* places */
-    if (layer->kind == LS_NET_RESPONSE_NORM) *kept += elements * p->e;
+    if (layer->kind == LS_NET_MAX_POOL) *saved += elements * 4; /* places */
+    if (layer->kind == LS_NET_RESPONSE_NORM) *saved += elements * p->e;
     if (l + 1 == p->net->count) { /* maximum and sum of each row; the losses */
-        *kept += 2 * own.images.count * p->e;
+        *saved += 2 * own.images.count * p->e;
         nodes = nodes_of(p, out, &grid, rank, false);
         all_reduce(p, rank, l, nodes);
         if (handed < nodes + 1) handed = nodes + 1;
@@ -250,7 +250,7 @@ static uint64_t halo_formula(const planner *p, size_t l)
 /* ---- all layers ---- */
 
 /* The inputs of layer l arrive; their gradients go back to where they were made. */
-static void plan_input(planner *p, size_t l, int from, uint64_t *kept)
+static void plan_input(planner *p, size_t l, int from, uint64_t *saved)
 {
     const ls_net_shape *in = ls_net_shape_at(&p->shapes, from);
     const ls_layer_grid grid = grid_of(p, l), its = ls_net_grid_at(&p->grids, from);
@@ -261,7 +261,7 @@ static void plan_input(planner *p, size_t l, int from, uint64_t *kept)
         p->wanted[r] = ls_net_reads(p->net, &p->shapes, l, &grid, p->batch, r);
     }
     if (from == LS_NET_IMAGE) { /* taken from the batch */
-        for (int r = 0; r < ranks; r++) kept[r] += count_of(&p->wanted[r]) * p->e;
+        for (int r = 0; r < ranks; r++) saved[r] += count_of(&p->wanted[r]) * p->e;
         return;
     }
     find_passing(p, true);
@@ -270,7 +270,7 @@ static void plan_input(planner *p, size_t l, int from, uint64_t *kept)
     layer->forward.most += arrives.most;
     for (int r = 0; r < ranks; r++) {
         const bool there = stands_there(&p->wanted[r], &p->owned[r]);
-        if (p->passing[r].needed) kept[r] += count_of(there ? &p->owned[r] : &p->wanted[r]) * p->e;
+        if (p->passing[r].needed) saved[r] += count_of(there ? &p->owned[r] : &p->wanted[r]) * p->e;
         p->most_handed[r] += message_bytes(&p->passing[r], p->e);
         p->wanted[r] = p->owned[r];
         p->owned[r] = ls_net_takes(p->net, &p->shapes, l, &grid, p->batch, r);
@@ -303,7 +303,7 @@ static void plan_gradient(planner *p, size_t l)
     for (int r = 0; r < ranks; r++) p->most_handed[r] += message_bytes(&p->passing[r], p->e);
 }
 
-static void plan_layer(planner *p, size_t l, uint64_t *kept)
+static void plan_layer(planner *p, size_t l, uint64_t *saved)
 {
     const ls_net_layer *layer = &p->net->layers[l];
     ls_net_layer_plan *own = &p->plan->net_layers[l];
@@ -314,13 +314,13 @@ static void plan_layer(planner *p, size_t l, uint64_t *kept)
     for (int r = 0; r < ranks; r++) p->most_handed[r] = 0;
     for (int i = 0; i < inputs; i++) {
         const int from = i ? layer->beside : layer->from;
-        plan_input(p, l, from, kept);
+        plan_input(p, l, from, saved);
         asked = asked || from != LS_NET_IMAGE;
     }
     if (asked) plan_gradient(p, l);
     for (int r = 0; r < ranks; r++) {
         ls_rank_plan *rank = &p->plan->rank[r];
-        const uint64_t bytes = p->most_handed[r] + plan_rank(p, l, r, &kept[r]) * p->e;
+        const uint64_t bytes = p->most_handed[r] + plan_rank(p, l, r, &saved[r]) * p->e;
         if (bytes > rank->bytes[LS_MEM_COMMUNICATION]) rank->bytes[LS_MEM_COMMUNICATION] = bytes;
         /* dy of the layer, and a dx for each input */
         uint64_t working = 0;
@@ -345,19 +345,19 @@ ls_status ls_plan_net(ls_plan *plan)
                  .net = &plan->config.net,
                  .batch = plan->config.batch,
                  .e = ls_dtype_bytes(plan->dtype)};
-    uint64_t *kept = NULL;
+    uint64_t *saved = NULL;
     LS_ROOM(p.owned, ranks);
     LS_ROOM(p.wanted, ranks);
     LS_ROOM(p.passing, ranks);
     LS_ROOM(p.most_handed, ranks);
     LS_NEW(plan->net_layers, p.net->count);
-    LS_NEW(kept, ranks);
+    LS_NEW(saved, ranks);
     ls_net_shapes_of(p.net, &p.shapes);
     ls_net_grids_of(&plan->layout, p.net, &p.grids);
-    for (size_t l = 0; l < p.net->count; l++) plan_layer(&p, l, kept);
-    for (size_t r = 0; r < ranks; r++) plan->rank[r].bytes[LS_MEM_ACTIVATIONS] = kept[r];
+    for (size_t l = 0; l < p.net->count; l++) plan_layer(&p, l, saved);
+    for (size_t r = 0; r < ranks; r++) plan->rank[r].bytes[LS_MEM_ACTIVATIONS] = saved[r];
 exit:
-    free(kept);
+    free(saved);
     free(p.owned);
     free(p.wanted);
     free(p.passing);

@@ -37,7 +37,7 @@ typedef struct ls_stage_part {
 
 /* What a stage takes for one sequence, in elements. */
 typedef struct ls_stage_elements {
-    uint64_t kept;         /* between forward and backward */
+    uint64_t saved;        /* between forward and backward */
     uint64_t forward_most; /* at most during the forward pass, the former included */
     uint64_t again;        /* more than `kept` during the backward pass: what is computed again */
     uint64_t working;      /* temporary, at least, in the backward pass */

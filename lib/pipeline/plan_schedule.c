@@ -14,7 +14,7 @@ ls_schedule_peaks ls_schedule_peaks_of(const ls_schedule *schedule, int pp_rank,
 {
     const ls_task *tasks = ls_schedule_of(schedule, pp_rank);
     ls_schedule_peaks peaks = {0};
-    uint64_t kept = 0;
+    uint64_t saved = 0;
 
     for (int i = 0; i < schedule->n_tasks; i++) {
         const ls_stage_elements *stage = &chunks[tasks[i].chunk];
@@ -22,13 +22,13 @@ ls_schedule_peaks ls_schedule_peaks_of(const ls_schedule *schedule, int pp_rank,
             ls_share_of(sequences, (size_t)schedule->micro_batches, (size_t)tasks[i].micro_batch)
                 .count;
         if (tasks[i].pass == LS_FORWARD) {
-            at_least(&peaks.activations, kept + B * stage->forward_most);
-            kept += B * stage->kept;
+            at_least(&peaks.activations, saved + B * stage->forward_most);
+            saved += B * stage->saved;
         } else {
-            at_least(&peaks.activations, kept + B * stage->again);
+            at_least(&peaks.activations, saved + B * stage->again);
             at_least(&peaks.working, B * stage->working);
-            at_least(&peaks.at_once, kept + B * (stage->again + stage->working));
-            kept -= B * stage->kept;
+            at_least(&peaks.at_once, saved + B * (stage->again + stage->working));
+            saved -= B * stage->saved;
         }
     }
     peaks.activations *= element_bytes;

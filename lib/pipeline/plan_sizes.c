@@ -73,7 +73,7 @@ static ls_layer_elements layer_elements(const ls_own_axes *own, ls_recompute rec
     layer.input = between;
     if (recompute == LS_RECOMPUTE_LAYER) return layer;
     /* Norms behind the residual sums: the second one's output is the layer's, and both sums are
-     * kept.
+     * saved.
      */
     bool post = own->config->norm_place == LS_NORM_POST;
     layer.norms = (post ? 1 : 2) * between;
@@ -123,7 +123,7 @@ static uint64_t head_elements(const ls_own_axes *own)
     return head;
 }
 
-/* What its backward pass surely needs beside what is kept, all at one time: gradients of the block
+/* What its backward pass surely needs beside what is saved, all at one time: gradients of the block
  * and of its norm, in the MLP those around the activation and the partials of dx, in the attention
  * those of its output, of q, k and v, and the latter two once more for each head of a group. */
 static uint64_t working(const ls_own_axes *own)
@@ -157,23 +157,23 @@ ls_stage_elements ls_stage_elements_of(const ls_own_axes *own, const ls_stage_pa
     uint64_t outputs = L + (stage->embedding ? 1 : 0);
     uint64_t stays = stage->head || outputs == 0 ? outputs : outputs - 1;
     uint64_t one_layer = L > 0 ? layer : 0;
-    ls_stage_elements e = {.kept = in + embedding + stays * boundary};
+    ls_stage_elements e = {.saved = in + embedding + stays * boundary};
 
     /* Where layers do not keep what they make, the last one has it while it works. */
-    e.forward_most = e.kept + (one_layer > head ? one_layer : head);
+    e.forward_most = e.saved + (one_layer > head ? one_layer : head);
     if (L > 0) e.working = working(own);
     switch (recompute) {
     case LS_RECOMPUTE_NONE:
     case LS_RECOMPUTE_SELECTIVE:
-        e.kept += L * layer + head;
-        e.forward_most = e.kept;
+        e.saved += L * layer + head;
+        e.forward_most = e.saved;
         break;
     case LS_RECOMPUTE_LAYER: /* one layer at a time, with its output */
-        e.kept += head;
+        e.saved += head;
         if (L > 0) e.again = layer + boundary;
         break;
     case LS_RECOMPUTE_STAGE: /* everything from the stage's input on */
-        e.kept = in;
+        e.saved = in;
         e.again = embedding + outputs * boundary + L * layer + head;
         break;
     }

@@ -28,11 +28,11 @@ size_t ls_message_elements(const ls_executor *e, const ls_batch *batch)
     return ls_stage_rows(e->chunks[0].stage, batch->B, batch->S) * e->store->table->config.d_model;
 }
 
-ls_flight *ls_flight_of(const ls_executor *e, const ls_chunk *chunk, int micro_batch)
+ls_in_flight *ls_in_flight_of(const ls_executor *e, const ls_chunk *chunk, int micro_batch)
 {
     for (int f = 0; f < e->setup.layout->micro_batches; f++) {
         if (chunk->flights[f].micro_batch == micro_batch) return &chunk->flights[f];
-        if (!chunk->flights[f].kept) break;
+        if (!chunk->flights[f].saved) break;
     }
     return NULL;
 }
@@ -40,10 +40,10 @@ ls_flight *ls_flight_of(const ls_executor *e, const ls_chunk *chunk, int micro_b
 /* Shows what goes over a cut: the output of the last layer before it, or the gradient of that; own
  * tokens. */
 static ls_status look(const ls_executor *e, int cut, int micro_batch, ls_pass pass,
-                      ls_crossing crossing, const ls_real *values)
+                      ls_comm_kind comm, const ls_real *values)
 {
     const ls_executor_setup *setup = &e->setup;
-    if (!setup->tap) return LS_OK;
+    if (!setup->observer) return LS_OK;
     const size_t D = e->store->table->config.d_model, before = e->bounds[cut];
     const ls_share part = ls_own_micro_batch(setup, micro_batch);
     ls_share own = {0, e->S};
@@ -56,7 +56,7 @@ static ls_status look(const ls_executor *e, int cut, int micro_batch, ls_pass pa
                           .gradient = pass == LS_BACKWARD,
                           .layer = (int)before - 1,
                           .step = e->step,
-                          .crossing = crossing,
+                          .comm = comm,
                           .n_dims = 3,
                           .dims = {{setup->batch, setup->first + part.first, part.count},
                                    {e->S, own.first, own.count},
@@ -64,25 +64,25 @@ static ls_status look(const ls_executor *e, int cut, int micro_batch, ls_pass pa
                           .dtype = LS_REAL_DTYPE,
                           .values = values,
                           .stride = D};
-    return setup->tap->look(setup->tap->context, ls_group_owner(setup->tp), &view);
+    return setup->observer->look(setup->observer->context, ls_group_owner(setup->tp), &view);
 }
 
-ls_status ls_pass_on(ls_executor *e, ls_flight *flight, int stage, ls_pass pass,
-                     const ls_real *values, size_t count)
+ls_status ls_send_output(ls_executor *e, ls_in_flight *flight, int stage, ls_pass pass,
+                         const ls_real *values, size_t count)
 {
     ls_status status = LS_OK;
     int to = pass == LS_FORWARD ? stage + 1 : stage - 1, cut = pass == LS_FORWARD ? to : stage;
     flight->output = values;
     if (is_here(e, to)) return LS_OK;
-    LS_TRY(look(e, cut, flight->micro_batch, pass, LS_CROSSING_SENT, values));
+    LS_TRY(look(e, cut, flight->micro_batch, pass, LS_COMM_SENT, values));
     LS_TRY(ls_send_begin(e->setup.pp, rank_of(e, to), tag_of(e, cut, flight->micro_batch, pass),
                          values, count, LS_REAL_DTYPE, &flight->sending));
 exit:
     return status;
 }
 
-ls_status ls_take_over(ls_executor *e, ls_arena *arena, int stage, int micro_batch, ls_pass pass,
-                       size_t count, const ls_real **ret_values)
+ls_status ls_recv_input(ls_executor *e, ls_arena *arena, int stage, int micro_batch, ls_pass pass,
+                        size_t count, const ls_real **ret_values)
 {
     ls_status status = LS_OK;
     int from = pass == LS_FORWARD ? stage - 1 : stage + 1, cut = pass == LS_FORWARD ? stage : from;
@@ -92,41 +92,42 @@ ls_status ls_take_over(ls_executor *e, ls_arena *arena, int stage, int micro_bat
     if (!is_here(e, from)) {
         LS_TRY(ls_receive(e->setup.pp, rank_of(e, from), tag_of(e, cut, micro_batch, pass), values,
                           count, LS_REAL_DTYPE));
-        LS_TRY(look(e, cut, micro_batch, pass, LS_CROSSING_RECEIVED, values));
+        LS_TRY(look(e, cut, micro_batch, pass, LS_COMM_RECEIVED, values));
     } else {
-        ls_flight *made = ls_flight_of(e, &e->chunks[from / e->setup.layout->pp], micro_batch);
+        ls_in_flight *made =
+            ls_in_flight_of(e, &e->chunks[from / e->setup.layout->pp], micro_batch);
         if (!made || !made->output)
             LS_FAIL(LS_ERR_INPUT,
                     "the schedule takes micro-batch %d from stage %d before it is there",
                     micro_batch, from);
         memcpy(values, made->output, count * sizeof *values);
-        LS_TRY(ls_flight_sent(made));
+        LS_TRY(ls_in_flight_sent(made));
     }
     *ret_values = values;
 exit:
     return status;
 }
 
-ls_status ls_flight_sent(ls_flight *flight)
+ls_status ls_in_flight_sent(ls_in_flight *flight)
 {
     ls_status status = LS_OK;
     LS_TRY(ls_send_end(&flight->sending));
     flight->output = NULL;
-    ls_micro_batch_sent(flight->kept);
+    ls_micro_batch_sent(flight->saved);
     if (flight->over) flight->micro_batch = -1;
 exit:
     return status;
 }
 
-ls_status ls_flights_look_after(ls_executor *e, bool all)
+ls_status ls_retire_sends(ls_executor *e, bool all)
 {
     ls_status status = LS_OK;
     for (int c = 0; c < e->setup.layout->virtual_stages; c++)
         for (int f = 0; f < e->setup.layout->micro_batches; f++) {
-            ls_flight *flight = &e->chunks[c].flights[f];
-            if (!flight->kept) break;
+            ls_in_flight *flight = &e->chunks[c].flights[f];
+            if (!flight->saved) break;
             if (flight->sending && (all || ls_send_is_over(flight->sending)))
-                LS_TRY(ls_flight_sent(flight));
+                LS_TRY(ls_in_flight_sent(flight));
         }
 exit:
     return status;

@@ -59,11 +59,11 @@ ls_status ls_serial_embedding_backward(const ls_serial *serial, ls_real *dx)
      * 14), ended by + 0 */
     LS_TRY(ls_embedding_backward(token->grad[0], dx, serial->batch.tokens, serial->tokens, D, 0,
                                  token->rows));
-    ls_end_sum(token->grad[0], token->rows * D);
+    ls_normalize_zero(token->grad[0], token->rows * D);
     if (type != NULL) { /* the same, types in place of tokens */
         LS_TRY(ls_embedding_backward(type->grad[0], dx, serial->batch.segments, serial->tokens, D,
                                      0, type->rows));
-        ls_end_sum(type->grad[0], type->rows * D);
+        ls_normalize_zero(type->grad[0], type->rows * D);
     }
 exit:
     return status;

@@ -59,7 +59,7 @@ ls_status ls_serial_loss_forward(ls_serial *serial, ls_real *ret_loss)
     /* Tokens of a sequence, then sequences (rule 9). Ignored ones stand as -0; a sum of nothing
      * else ends as +0 (rule 14). */
     ls_tree_sum_rows(&total, losses, serial->tokens, 1, 1);
-    ls_end_sum(&total, 1);
+    ls_normalize_zero(&total, 1);
     *ret_loss = serial->valid > 0 ? total / (ls_real)serial->valid : (ls_real)0;
 exit:
     ls_arena_release(serial->temporary, mark);

@@ -5,8 +5,8 @@
  * between stands, for each layer, what its reader needs again: `ls_serial_net_layer`.
  *
  * Dimensions: B images, C channels, h x w pixels of an output; "B x C x h x w" is contiguous. */
-#ifndef LS_SERIAL_NET_H
-#define LS_SERIAL_NET_H
+#ifndef LS_SERIAL_SERIAL_NET_H
+#define LS_SERIAL_SERIAL_NET_H
 
 #include "lockstep/kernels/image_layout.h"
 #include "lockstep/numerics/pixel_tree.h"

@@ -20,7 +20,7 @@ ls_status ls_serial_net_list_granules(ls_serial *serial)
     LS_TRY(ls_arena_alloc(serial->kept, net->n_granules, sizeof *net->granules, &net->granules));
     for (size_t i = 0; i < net->n_granules; i++) {
         net->granules[i].at = ls_pixel_area_of(&tree, (ls_node){i, i + 1}).granules;
-        net->granules[i].closes = ls_binary_tree_closes(&numbered, image, i);
+        net->granules[i].closes = ls_binary_tree_merges_after(&numbered, image, i);
     }
 exit:
     return status;
@@ -56,7 +56,7 @@ ls_status ls_serial_net_sum_images(const ls_serial *serial, ls_real *sum, size_t
     top = stack;
     for (size_t b = 0; b < images; b++) {
         LS_TRY(leaf(serial, top, context, b));
-        top = close_nodes(top + count, count, ls_binary_tree_closes(&tree, all, b));
+        top = close_nodes(top + count, count, ls_binary_tree_merges_after(&tree, all, b));
     }
     memcpy(sum, stack, count * sizeof *sum);
 exit:

@@ -84,7 +84,7 @@ ls_status ls_serial_order_head_forward(const ls_serial *serial, ls_real *ret_los
                           choices());
     ls_cross_entropy_loss(losses, act->largest, act->sum_exp, NULL, target, labels, B, CHOICES, 0);
     ls_tree_sum_rows(&total, losses, serial->sequences, 1, 1);
-    ls_end_sum(&total, 1);
+    ls_normalize_zero(&total, 1);
     *ret_loss = total / (ls_real)act->valid;
 exit:
     ls_arena_release(serial->temporary, mark);

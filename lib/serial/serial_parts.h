@@ -5,8 +5,8 @@
  * Dimensions: B sequences, S tokens of each, D model width, H query heads, Hkv key/value heads, dh
  * head width, F feed-forward width, V vocabulary (Vp padded), L layers. "tokens x D" is B S rows of
  * D elements, row b S + s the token s of sequence b. The gradient of x is dx. */
-#ifndef LS_SERIAL_PARTS_H
-#define LS_SERIAL_PARTS_H
+#ifndef LS_SERIAL_SERIAL_PARTS_H
+#define LS_SERIAL_SERIAL_PARTS_H
 
 #include "lockstep/numerics/random.h"
 #include "lockstep/serial/serial.h"

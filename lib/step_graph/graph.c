@@ -251,7 +251,7 @@ static ls_status check(const ls_graph *graph)
                 "%s: two tensors of a step are called %s; give the layer of that name another one",
                 table->config.name, twice);
     for (size_t i = 0; i < graph->count; i++)
-        if (ls_tensor_name_parse(graph->nodes[i].name).crossing)
+        if (ls_tensor_name_parse(graph->nodes[i].name).comm)
             LS_FAIL(LS_ERR_INPUT,
                     "%s: %s ends as what crosses ranks does; give the layer another name",
                     table->config.name, graph->nodes[i].name);

@@ -82,7 +82,7 @@ typedef struct ls_graph_node {
     int purpose;                /* ls_purpose of the dropout; -1: none */
     int layer;                  /* -1 */
     bool crowded;               /* more inputs than there is room for: the graph is refused */
-    ls_point point; /* which tap point gives it (with gradient: backward); LS_POINTS: none */
+    ls_point point; /* which observer point gives it (with gradient: backward); LS_POINTS: none */
     int n_dims;     /* 0: one number */
     size_t dims[LS_NODE_DIMS]; /* logical, without padding */
     char dim_names[48]; /* "B S[sp] D", "N[dp] C[channel] H[down] W[across]": names with the axes of
@@ -106,13 +106,14 @@ ls_status ls_graph_create(ls_graph **ret_graph, const ls_param_table *table, siz
                           size_t S) LS_MUST_USE;
 void ls_graph_destroy(ls_graph **graph);
 
-/* Place of a node by name / by what a tap shows (never a partial sum); -1. No search: a table. */
+/* Place of a node by name / by what an observer shows (never a partial sum); -1. No search: a
+ * table. */
 int ls_graph_find(const ls_graph *graph, const char *name);
 int ls_graph_find_view(const ls_graph *graph, const ls_view *view);
 
-/* What a tap shows of a parameter has the table's dimensions, rows and columns; the node those of
- * the field, as a convolution's weight [made, read / groups, kernel_h, kernel_w]: the view as a
- * block of the node. Other views as they are. */
+/* What an observer shows of a parameter has the table's dimensions, rows and columns; the node
+ * those of the field, as a convolution's weight [made, read / groups, kernel_h, kernel_w]: the view
+ * as a block of the node. Other views as they are. */
 ls_view ls_graph_shape_view(const ls_graph *graph, const ls_view *view);
 
 /* The gradient of a forward node / of a whole parameter (none of a state); -1. */

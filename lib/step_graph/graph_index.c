@@ -143,7 +143,7 @@ static int find_param(const ls_graph *graph, int what, int param)
 
 int ls_graph_find_view(const ls_graph *graph, const ls_view *view)
 {
-    if (view->crossing != LS_CROSSING_NONE) return -1;
+    if (view->comm != LS_COMM_NONE) return -1;
     switch (view->kind) {
     case LS_VIEW_POINT:
         if (view->point == LS_POINT_IMAGE_LOSS) return graph->index->image_loss;
@@ -175,7 +175,7 @@ int ls_graph_find_view(const ls_graph *graph, const ls_view *view)
 ls_view ls_graph_shape_view(const ls_graph *graph, const ls_view *view)
 {
     ls_view shaped = *view, whole = *view;
-    whole.crossing = LS_CROSSING_NONE; /* what it is a part of */
+    whole.comm = LS_COMM_NONE; /* what it is a part of */
     const int place = ls_graph_find_view(graph, &whole);
     const ls_graph_node *node = place < 0 ? NULL : &graph->nodes[place];
     if (!node || node->n_dims <= view->n_dims || view->n_dims != 2) return shaped;

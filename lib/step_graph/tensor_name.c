@@ -41,8 +41,8 @@ ls_tensor_name ls_tensor_name_parse(const char *text)
         name.rest = behind;
     }
     const char *ending = strrchr(name.rest, '.');
-    for (int c = LS_CROSSING_NONE + 1; ending && c < LS_CROSSINGS; c++)
-        name.crossing |= strcmp(ending + 1, ls_crossing_name((ls_crossing)c)) == 0;
+    for (int c = LS_COMM_NONE + 1; ending && c < LS_COMM_KINDS; c++)
+        name.comm |= strcmp(ending + 1, ls_comm_kind_name((ls_comm_kind)c)) == 0;
     return name;
 }
 

@@ -13,7 +13,7 @@ typedef struct ls_tensor_name {
     bool has_step;
     uint64_t step;
     int micro_batch;  /* -1: not said */
-    bool crossing;    /* ends in ".partial", ".total", ...: what crossed ranks (tap.h) */
+    bool comm;        /* ends in ".partial", ".total", ...: what crossed ranks (observer.h) */
     const char *rest; /* inside the text that was parsed; with such an ending, if it has one */
 } ls_tensor_name;
 

@@ -6,7 +6,7 @@
 #include "lockstep/numerics/digest.h"
 #include "lockstep/parallel/layout/placement.h"
 #include "lockstep/parallel/data/update.h"
-#include "parallel/data/step_look.h"
+#include "parallel/data/observe_step.h"
 #include "train/checkpoint.h"
 #include "train/gather.h"
 #include "train/rank_model.h"
@@ -16,7 +16,7 @@
 typedef struct shared {
     const ls_run *run;
     const ls_param_table *table;
-    const ls_watcher *watcher;
+    const ls_train_hooks *watcher;
     const ls_schedule *schedule;
     ls_train_result *result;
 } shared;
@@ -25,7 +25,7 @@ typedef struct shared {
 typedef struct trainer {
     const ls_run *run;
     const ls_param_table *table;
-    const ls_watcher *watcher; /* on rank 0 */
+    const ls_train_hooks *watcher; /* on rank 0 */
     bool root;
     ls_rank *rank;
     ls_group *world;
@@ -63,13 +63,13 @@ exit:
 static ls_status show_held(const trainer *t, uint64_t step, ls_view_kind kind)
 {
     ls_status status = LS_OK;
-    const ls_param_look look = {
+    const ls_observed_param look = {
         .kind = kind, .use = -1, .step = (uint32_t)step, .dtype = LS_REAL_DTYPE};
-    for (size_t i = 0; t->run->tap && i < t->table->count; i++) {
+    for (size_t i = 0; t->run->observer && i < t->table->count; i++) {
         const ls_slot *slot = &t->store->slots[i];
         if (slot->value && (kind == LS_VIEW_PARAM || !t->table->params[i].state))
-            LS_TRY(ls_look_at_param(t->run->tap, t->rank, look, t->table, i, slot->shard,
-                                    kind == LS_VIEW_PARAM ? slot->value : slot->grad[0]));
+            LS_TRY(ls_observe_at_param(t->run->observer, t->rank, look, t->table, i, slot->shard,
+                                       kind == LS_VIEW_PARAM ? slot->value : slot->grad[0]));
     }
 exit:
     return status;
@@ -79,13 +79,13 @@ exit:
 static ls_status show_numbers(const trainer *t, uint64_t step, ls_real loss, double norm)
 {
     ls_status status = LS_OK;
-    const ls_param_look a = {
+    const ls_observed_param a = {
         .kind = LS_VIEW_LOSS, .use = -1, .step = (uint32_t)step, .dtype = LS_REAL_DTYPE};
-    const ls_param_look b = {
+    const ls_observed_param b = {
         .kind = LS_VIEW_NORM, .use = -1, .step = (uint32_t)step, .dtype = LS_F64};
-    if (!t->run->tap) return LS_OK;
-    LS_TRY(ls_look_at_number(t->run->tap, t->rank, a, &loss));
-    LS_TRY(ls_look_at_number(t->run->tap, t->rank, b, &norm));
+    if (!t->run->observer) return LS_OK;
+    LS_TRY(ls_observe_at_number(t->run->observer, t->rank, a, &loss));
+    LS_TRY(ls_observe_at_number(t->run->observer, t->rank, b, &norm));
 exit:
     return status;
 }
@@ -114,8 +114,9 @@ static ls_status train_step(trainer *t, uint64_t step, ls_digest *digest, ls_tra
     LS_TRY(t->model->operations->check_batch(t->model, &t->batch));
     count(t, -1);
     LS_TRY(t->model->operations->gradients(t->model, &t->batch.batch, &loss));
-    LS_TRY(ls_shared_squares_seen((ls_step_look){t->run->tap, (uint32_t)step}, t->model->holders,
-                                  &t->run->layout, t->store, t->temporary, &squares));
+    LS_TRY(ls_shared_squares_seen((ls_step_observer){t->run->observer, (uint32_t)step},
+                                  t->model->holders, &t->run->layout, t->store, t->temporary,
+                                  &squares));
     count(t, +1);
     ls_trace_task(t->rank, "look on", -1, -1, -1); /* no part of the step */
     shown = ls_clock_ns();
@@ -227,8 +228,8 @@ exit:
     return status;
 }
 
-ls_status ls_train_layout(const ls_run *run, const ls_param_table *table, const ls_watcher *watcher,
-                          ls_train_result *ret_result)
+ls_status ls_train_layout(const ls_run *run, const ls_param_table *table,
+                          const ls_train_hooks *watcher, ls_train_result *ret_result)
 {
     ls_status status = LS_OK;
     const ls_layout *layout = &run->layout;

@@ -138,7 +138,8 @@ ls_status ls_rank_net_create(ls_rank_model **ret_model, const ls_rank_model_setu
     ls_status status = LS_OK;
     const ls_run *run = setup->run;
     ls_group *world = ls_rank_world_group(setup->rank);
-    const ls_sharded_net_setup sharded = {world, &run->layout, run->engine, run->batch, run->tap};
+    const ls_sharded_net_setup sharded = {world, &run->layout, run->engine, run->batch,
+                                          run->observer};
     net *n = NULL;
 
     LS_NEW(n, 1);

@@ -6,7 +6,7 @@
 #include "lockstep/parallel/data/data_parallel.h"
 #include "lockstep/parallel/data/replicas.h"
 #include "lockstep/pipeline/executor.h"
-#include "parallel/data/step_look.h"
+#include "parallel/data/observe_step.h"
 #include "train/rank_model.h"
 #include "base/allocate.h"
 
@@ -55,16 +55,16 @@ static ls_status broadcast_loss(const transformer *t, uint32_t step, ls_real *lo
 {
     ls_status status = LS_OK;
     const int last = ls_group_size(t->pp) - 1;
-    ls_param_look look = {.kind = LS_VIEW_LOSS,
-                          .use = -1,
-                          .step = step,
-                          .dtype = LS_REAL_DTYPE,
-                          .crossing = LS_CROSSING_SHARE};
-    if (t->run->tap && ls_group_rank(t->pp) == last)
-        LS_TRY(ls_look_at_number(t->run->tap, t->rank, look, loss));
+    ls_observed_param look = {.kind = LS_VIEW_LOSS,
+                              .use = -1,
+                              .step = step,
+                              .dtype = LS_REAL_DTYPE,
+                              .comm = LS_COMM_SHARE};
+    if (t->run->observer && ls_group_rank(t->pp) == last)
+        LS_TRY(ls_observe_at_number(t->run->observer, t->rank, look, loss));
     LS_TRY(ls_broadcast(t->pp, loss, 1, LS_REAL_DTYPE, last));
-    look.crossing = LS_CROSSING_GATHERED;
-    if (t->run->tap) LS_TRY(ls_look_at_number(t->run->tap, t->rank, look, loss));
+    look.comm = LS_COMM_GATHERED;
+    if (t->run->observer) LS_TRY(ls_observe_at_number(t->run->observer, t->rank, look, loss));
 exit:
     return status;
 }
@@ -74,7 +74,7 @@ static ls_status gradients(ls_rank_model *m, const ls_batch *batch, ls_real *ret
     ls_status status = LS_OK;
     transformer *t = of(m);
     int last = ls_group_size(t->pp) - 1;
-    const ls_step_look look = {t->run->tap, batch->step};
+    const ls_step_observer look = {t->run->observer, batch->step};
     ls_valid valid;
 
     /* How many targets and labels there are altogether is known before the first backward pass. */
@@ -142,7 +142,7 @@ ls_status ls_rank_transformer_create(ls_rank_model **ret_model, const ls_rank_mo
                                   .batch = run->batch,
                                   .first = own.first,
                                   .sequences = own.count,
-                                  .tap = run->tap};
+                                  .observer = run->observer};
     LS_TRY(ls_executor_create(&t->executor, &executor, store));
     LS_TRY(ls_arena_create(&t->aside, NULL, LS_MEM_TEMPORARY));
     LS_TRY(ls_arena_alloc(t->aside, (size_t)layout->dp + 1, sizeof *t->bounds, (void *)&t->bounds));

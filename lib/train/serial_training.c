@@ -7,7 +7,7 @@
 #include "train/training.h"
 
 /* Shows the gradients or the values of every parameter. */
-static ls_status show(const ls_watcher *watcher, const ls_store *store, uint64_t step,
+static ls_status show(const ls_train_hooks *watcher, const ls_store *store, uint64_t step,
                       ls_phase phase)
 {
     ls_status status = LS_OK;
@@ -23,8 +23,8 @@ exit:
     return status;
 }
 
-ls_status ls_train_serial(const ls_run *run, const ls_param_table *table, const ls_watcher *watcher,
-                          ls_train_result *ret_result)
+ls_status ls_train_serial(const ls_run *run, const ls_param_table *table,
+                          const ls_train_hooks *watcher, ls_train_result *ret_result)
 {
     ls_status status = LS_OK;
     ls_train_result result = {0};

@@ -84,7 +84,7 @@ static ls_status measure_serial_step(const ls_run *traced, const ls_param_table 
     ls_status status = LS_OK;
     ls_train_result result = {0};
     stop_watch watch = {0, 0};
-    ls_watcher watcher = {&watch, on_begin, NULL, on_step};
+    ls_train_hooks watcher = {&watch, on_begin, NULL, on_step};
     ls_run *run = NULL; /* large for a stack */
     LS_ROOM(run, 1);
     *run = *traced;

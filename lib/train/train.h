@@ -18,7 +18,7 @@
 #include "lockstep/model/text.h"
 #include "lockstep/numerics/gemm.h"
 #include "lockstep/parallel/layout/sharding.h"
-#include "lockstep/parallel/hooks/tap.h"
+#include "lockstep/parallel/hooks/observer.h"
 #include "lockstep/partition/layout.h"
 
 /* What a run begins with, handed over in memory: logical tensors in binary64, one per parameter of
@@ -61,8 +61,9 @@ typedef struct ls_run {
     bool no_digest;     /* leave the result's digest empty: then nothing is gathered at the end, and
                            a run whose replicas differ gets there */
     bool gathered_loss; /* gather the logits instead of the fused vocabulary-parallel loss */
-    const ls_tap *tap;  /* who looks on at every operation of every rank (lockstep/parallel/tap.h);
-                           NULL: nobody. The serial baseline shows nothing */
+    const ls_observer
+        *observer; /* who looks on at every operation of every rank (lockstep/parallel/observer.h);
+            NULL: nobody. The serial baseline shows nothing */
     ls_world_options world;
 } ls_run;
 
@@ -93,14 +94,14 @@ typedef struct ls_step {
  * parameter were added, before clipping), then `step`, then each parameter's new value. Tensors are
  * whole and logical: dims of the table, no padding. Any member may be NULL. A status other than
  * LS_OK ends the run. */
-typedef struct ls_watcher {
+typedef struct ls_train_hooks {
     void *context;
     ls_status (*begin)(void *context, const ls_run *run, const ls_param_table *table,
                        uint64_t first_step);
     ls_status (*tensor)(void *context, uint64_t step, ls_phase phase, const ls_param *param,
                         ls_dtype dtype, const void *values);
     ls_status (*step)(void *context, const ls_step *step);
-} ls_watcher;
+} ls_train_hooks;
 
 /* What one rank held and sent. */
 typedef struct ls_rank_report {
@@ -123,7 +124,7 @@ typedef struct ls_train_result {
 /* Runs. watcher may be NULL. Errors: what ls_run_check and the check of the text or the images
  * refuse, before anything runs; those of everything below. On failure *ret_result is untouched and
  * no file is left. */
-ls_status ls_train(const ls_run *run, const ls_watcher *watcher,
+ls_status ls_train(const ls_run *run, const ls_train_hooks *watcher,
                    ls_train_result *ret_result) LS_MUST_USE;
 void ls_train_result_free(ls_train_result *result);
 

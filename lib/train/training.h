@@ -8,15 +8,15 @@
 
 /* The loops: the serial baseline, and the ranks of a layout. */
 #define ls_train_serial LS_TYPED(ls_train_serial)
-ls_status ls_train_serial(const ls_run *run, const ls_param_table *table, const ls_watcher *watcher,
-                          ls_train_result *ret_result) LS_MUST_USE;
+ls_status ls_train_serial(const ls_run *run, const ls_param_table *table,
+                          const ls_train_hooks *watcher, ls_train_result *ret_result) LS_MUST_USE;
 #define ls_train_layout LS_TYPED(ls_train_layout)
-ls_status ls_train_layout(const ls_run *run, const ls_param_table *table, const ls_watcher *watcher,
-                          ls_train_result *ret_result) LS_MUST_USE;
+ls_status ls_train_layout(const ls_run *run, const ls_param_table *table,
+                          const ls_train_hooks *watcher, ls_train_result *ret_result) LS_MUST_USE;
 
 /* The one that the run's precision and `serial` ask for. */
-ls_status ls_train_either(const ls_run *run, const ls_param_table *table, const ls_watcher *watcher,
-                          ls_train_result *ret_result) LS_MUST_USE;
+ls_status ls_train_either(const ls_run *run, const ls_param_table *table,
+                          const ls_train_hooks *watcher, ls_train_result *ret_result) LS_MUST_USE;
 
 /* Whether the text or the images can feed the model; for a run without given batches. */
 ls_status ls_run_check_data(const ls_run *run) LS_MUST_USE;

@@ -104,9 +104,9 @@ exit:
     return status;
 }
 
-ls_status ls_train(const ls_run *run, const ls_watcher *watcher, ls_train_result *ret_result)
+ls_status ls_train(const ls_run *run, const ls_train_hooks *watcher, ls_train_result *ret_result)
 {
-    static const ls_watcher nobody;
+    static const ls_train_hooks nobody;
     ls_status status = LS_OK;
     ls_thread_mode mode;
     ls_param_table *table = NULL;

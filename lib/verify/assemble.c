@@ -9,7 +9,7 @@
 #include "base/allocate.h"
 
 struct ls_assembly {
-    ls_tap tap;
+    ls_observer observer;
     pthread_mutex_t lock;
     size_t count, room;
     ls_assembled **tensors;
@@ -195,7 +195,7 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *view)
     ls_assembly *assembly = context;
     ls_assembled *tensor = NULL;
 
-    if (view->crossing != LS_CROSSING_NONE) return LS_OK;
+    if (view->comm != LS_COMM_NONE) return LS_OK;
     pthread_mutex_lock(&assembly->lock);
     LS_TRY(find_or_make(assembly, view, &tensor));
     LS_TRY(put_block(tensor, ls_rank_index(rank), view));
@@ -216,7 +216,7 @@ ls_status ls_assembly_create(ls_assembly **ret_assembly)
         free(assembly);
         LS_FAIL(LS_ERR_MEMORY, "no lock to put tensors together");
     }
-    assembly->tap = (ls_tap){assembly, look};
+    assembly->observer = (ls_observer){assembly, look};
     *ret_assembly = assembly;
 exit:
     return status;
@@ -232,9 +232,9 @@ void ls_assembly_destroy(ls_assembly **assembly)
     *assembly = NULL;
 }
 
-const ls_tap *ls_assembly_tap(const ls_assembly *assembly)
+const ls_observer *ls_assembly_observer(const ls_assembly *assembly)
 {
-    return &assembly->tap;
+    return &assembly->observer;
 }
 
 ls_status ls_assembly_check(const ls_assembly *assembly)

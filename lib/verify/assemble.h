@@ -1,4 +1,4 @@
-/* assemble.h - whole logical tensors from what a tap sees of them.
+/* assemble.h - whole logical tensors from what an observer sees of them.
  *
  * Every rank shows its blocks, micro-batch by micro-batch. Put together they are what one rank
  * would have: every element is there, an element that several ranks have is the same to the bit on
@@ -8,7 +8,7 @@
 #ifndef LS_VERIFY_ASSEMBLE_H
 #define LS_VERIFY_ASSEMBLE_H
 
-#include "lockstep/parallel/hooks/tap.h"
+#include "lockstep/parallel/hooks/observer.h"
 
 typedef struct ls_assembly ls_assembly;
 
@@ -38,7 +38,7 @@ void ls_assembly_destroy(ls_assembly **assembly);
  * both values; LS_ERR_INTERNAL, a block outside its tensor, of another shape than the tensor had
  * before, or shown twice by one rank; LS_ERR_MEMORY. Memory: 4 bytes per element beside the
  * values. */
-const ls_tap *ls_assembly_tap(const ls_assembly *assembly);
+const ls_observer *ls_assembly_observer(const ls_assembly *assembly);
 
 /* After a run: LS_ERR_INTERNAL when an element of a tensor seen was shown by nobody. */
 ls_status ls_assembly_check(const ls_assembly *assembly) LS_MUST_USE;

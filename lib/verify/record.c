@@ -69,7 +69,7 @@ size_t ls_record_place(const ls_record *record, const ls_param *param)
     return ls_param_find(record->table, param->role, param->layer);
 }
 
-ls_status ls_record_run(ls_record **ret_record, const ls_run *run, const ls_watcher *watcher,
+ls_status ls_record_run(ls_record **ret_record, const ls_run *run, const ls_train_hooks *watcher,
                         ls_train_result *ret_result)
 {
     ls_status status = LS_OK;
@@ -77,7 +77,7 @@ ls_status ls_record_run(ls_record **ret_record, const ls_run *run, const ls_watc
     ls_record *record = NULL;
 
     LS_NEW(record, 1);
-    const ls_watcher remember = {record, remember_begin, remember_tensor, remember_step};
+    const ls_train_hooks remember = {record, remember_begin, remember_tensor, remember_step};
     record->beside = watcher;
     LS_TRY(ls_train(run, &remember, &result));
     record->beside = NULL;

@@ -19,7 +19,7 @@ typedef struct place {
 
 typedef struct verifier {
     const ls_record *record;
-    const ls_watcher *beside; /* somebody else who looks on */
+    const ls_train_hooks *beside; /* somebody else who looks on */
     ls_departure departure;
     place at; /* of the departure, when there is one */
     bool departed;
@@ -126,12 +126,12 @@ static uint64_t tensors_of_step(const ls_param_table *table)
     return tensors;
 }
 
-ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_watcher *watcher,
+ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_train_hooks *watcher,
                         ls_departure *ret_departure, ls_train_result *ret_result)
 {
     ls_status status = LS_OK;
     verifier v = {.record = record, .beside = watcher};
-    ls_watcher compare = {&v, compare_begin, compare_tensor, compare_step};
+    ls_train_hooks compare = {&v, compare_begin, compare_tensor, compare_step};
     ls_train_result result = {0};
 
     LS_TRY(ls_train(run, &compare, &result));

@@ -10,7 +10,7 @@ typedef struct ls_record ls_record; /* a run's losses, gradients and parameters,
 /* Runs and keeps everything. Memory: 2 * parameters * steps * element size. watcher: may look on,
  * may be NULL. ret_result may be NULL. Errors: the run's; LS_ERR_INPUT when it has no step to do.
  */
-ls_status ls_record_run(ls_record **ret_record, const ls_run *run, const ls_watcher *watcher,
+ls_status ls_record_run(ls_record **ret_record, const ls_run *run, const ls_train_hooks *watcher,
                         ls_train_result *ret_result) LS_MUST_USE;
 void ls_record_destroy(ls_record **record);
 double ls_record_loss(const ls_record *record, uint64_t step);
@@ -49,7 +49,7 @@ typedef struct ls_departure {
  * ls_record_undefined whether everything was compared), LS_DIFFERENT with *ret_departure
  * filled, or the run's failure. watcher: may look on, may be NULL. ret_result, ret_departure may be
  * NULL. */
-ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_watcher *watcher,
+ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_train_hooks *watcher,
                         ls_departure *ret_departure, ls_train_result *ret_result) LS_MUST_USE;
 
 /* Distance of a record from the truth: the record of the same run, serial, binary64,

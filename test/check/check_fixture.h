@@ -40,15 +40,15 @@ struct check_fixture {
 
 /* ---- values of a run ---- */
 
-typedef struct looking {
+typedef struct observation {
     const ls_graph *graph;
     double ***values; /* [step][node] */
     pthread_mutex_t lock;
-} looking;
+} observation;
 
 static ls_status fixture_look(void *context, ls_rank *rank, const ls_view *view)
 {
-    looking *l = context;
+    observation *l = context;
     const int node = ls_graph_find_view(l->graph, view), n = view->n_dims;
     size_t rows = 1, columns = n > 0 ? view->dims[n - 1].count : 1;
     (void)rank;
@@ -76,11 +76,11 @@ static ls_status fixture_look(void *context, ls_rank *rank, const ls_view *view)
 static inline void fixture_run_values(const ls_run *run, const ls_graph *graph, double ***values)
 {
     ls_train_result result;
-    looking l = {.graph = graph, .values = values};
-    const ls_tap tap = {&l, fixture_look};
+    observation l = {.graph = graph, .values = values};
+    const ls_observer observer = {&l, fixture_look};
     ls_run tapped = *run;
     pthread_mutex_init(&l.lock, NULL);
-    tapped.tap = &tap;
+    tapped.observer = &observer;
     tapped.serial = false;
     fixture_ok(ls_train(&tapped, NULL, &result));
     ls_train_result_free(&result);

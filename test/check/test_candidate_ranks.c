@@ -7,7 +7,7 @@
 #include "lockstep/io/safetensors.h"
 #include "check/candidate.h"
 #include "golden/dump.h"
-#include "verify/tap_models.h"
+#include "verify/observed_models.h"
 #include "step_graph/tensor_name.h"
 #include "run_tests.h"
 
@@ -82,7 +82,7 @@ static void write_again(const char *from, const char *to)
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < ls_safetensors_count(file); i++) {
             const ls_tensor_info *info = ls_safetensors_at(file, i);
-            if (ls_tensor_name_parse(info->name).crossing) continue;
+            if (ls_tensor_name_parse(info->name).comm) continue;
             if (pass == 0)
                 ASSERT_OK(ls_safetensors_declare(writer, info->name, info->dtype, info->n_dims,
                                                  info->dims));

@@ -266,7 +266,7 @@ END_TEST
 START_TEST(where_it_is_off)
 {
     check_fixture c;
-    ls_look *look = NULL;
+    ls_inspection *look = NULL;
     const ls_config config = check_config("gpt2-nano");
     check_fixture_begin(&c, &config, 1);
     candidate_computed(&c, LS_F32, NULL);
@@ -277,7 +277,7 @@ START_TEST(where_it_is_off)
             for (size_t k = 4; k < 8; k += 2) query[(b * 7 + s) * 16 + k] += 0.5 + (double)(s == 3);
     query[(1 * 7 + 3) * 16 + 6] += 10;
     check_fixture_judge(&c, NULL);
-    fixture_ok(ls_look_create(&look, c.judgement, judged_of(&c, "layers.0.query")));
+    fixture_ok(ls_inspection_create(&look, c.judgement, judged_of(&c, "layers.0.query")));
     ck_assert(look->off_is_outside && look->right_is_local);
     ck_assert_uint_eq(look->off, 18);
     ck_assert_uint_eq(look->dimensions[0].touched, 3);
@@ -291,7 +291,7 @@ START_TEST(where_it_is_off)
     ck_assert_uint_eq(look->dimensions[2].blocks, 4);
     ck_assert_uint_eq(look->dimensions[2].in_block[0], 0);
     ck_assert_uint_eq(look->dimensions[2].in_block[1], 18);
-    ck_assert_uint_eq(look->n_worst, LS_LOOK_WORST);
+    ck_assert_uint_eq(look->n_worst, LS_INSPECTION_WORST);
     ck_assert_uint_eq(look->worst[0], (1 * 7 + 3) * 16 + 6);
     ck_assert_uint_eq(look->rows, 21);
     ck_assert_uint_eq(look->columns, 16);
@@ -300,20 +300,20 @@ START_TEST(where_it_is_off)
     ck_assert(look->share[1 * 16 + 4] == 1);   /* tokens 2, 3 */
     ck_assert(look->share[2 * 16 + 4] == 0.5); /* token 4, not 5 */
     ck_assert(look->share[1 * 16 + 5] == 0);
-    ls_look_destroy(&look);
+    ls_inspection_destroy(&look);
     /* Tokens 0, 1 and 4: neither a run nor every other one. */
     double *key = candidate_values(&c, 0, "layers.1.key");
     for (size_t b = 0; b < 3; b++) key[b * 7 * 16] += 1, key[(b * 7 + 1) * 16] += 1;
     key[(2 * 7 + 4) * 16 + 5] += 1;
     check_fixture_judge(&c, NULL);
-    fixture_ok(ls_look_create(&look, c.judgement, judged_of(&c, "layers.1.key")));
+    fixture_ok(ls_inspection_create(&look, c.judgement, judged_of(&c, "layers.1.key")));
     ck_assert_uint_eq(look->off, 7);
     ck_assert_uint_eq(look->dimensions[1].touched, 3);
     ck_assert_uint_eq(look->dimensions[1].first, 0);
     ck_assert_uint_eq(look->dimensions[1].last, 4);
     ck_assert_uint_eq(look->dimensions[1].period, 0);
     ck_assert_uint_eq(look->dimensions[0].period, 1);
-    ls_look_destroy(&look);
+    ls_inspection_destroy(&look);
     check_fixture_end(&c);
 }
 END_TEST

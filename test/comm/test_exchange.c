@@ -324,12 +324,12 @@ static ls_status call_oddly(ls_rank *rank, void *argument)
     LS_TRY(ls_exchange_begin(ls_rank_world_group(rank), 3, &send, 1, &receive, n_receives, LS_F32,
                              &exchange));
     if (*what == 2 && own == 1) {
-        ls_exchange_withdraw(&exchange);
+        ls_exchange_cancel(&exchange);
         return LS_OK;
     }
     LS_TRY(ls_exchange_end(&exchange));
 exit:
-    ls_exchange_withdraw(&exchange);
+    ls_exchange_cancel(&exchange);
     return status;
 }
 
@@ -372,7 +372,7 @@ static ls_status exchange_vastly(ls_rank *rank, void *argument)
         ls_exchange_begin(ls_rank_world_group(rank), 1, sends, 2, receives, 2, LS_F32, &exchange));
     LS_TRY(ls_exchange_end(&exchange));
 exit:
-    ls_exchange_withdraw(&exchange);
+    ls_exchange_cancel(&exchange);
     return status;
 }
 

@@ -130,7 +130,7 @@ static ls_status known(ls_rank *rank, void *argument)
     ls_group *world = ls_rank_world_group(rank), *pair = NULL;
     int r = ls_rank_index(rank);
     float x[6] = {1, 2, 3, 4, 5, 6}, y[6];
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     LS_TRY(ls_group_split(world, r == 2 ? -1 : 0, 0, "pair", &pair));
     ls_trace_task(rank, "forward", 7, r, 3);
     work(3000000);
@@ -268,7 +268,7 @@ static ls_status every_operation(ls_rank *rank, void *argument)
     for (int i = 0; i <= size; i++) starts[i] = (size_t)i;
     for (int i = 0; i < size * size; i++) counts[i] = 1;
     ls_forest forest = {(size_t)size, starts};
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     LS_TRY(ls_group_split(world, r % 3, -r, "third", &group));
     for (int i = 0; i < *rounds; i++) {
         ls_trace_task(rank, "round", i, -1, -1);

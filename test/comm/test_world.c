@@ -168,7 +168,7 @@ static ls_status handle_then_fail(ls_rank *rank, void *argument)
     const plan *p = argument;
     ls_group *world = ls_rank_world_group(rank);
     static int message;
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     if (fail_alone(rank, NULL) != LS_ERR_INPUT) fault("not handled");
     if (ls_rank_index(rank) != p->rank) return ls_barrier(world);
     LS_TRY(ls_send_begin(world, 0, 7, &message, 1, LS_I32, &sending));

@@ -145,7 +145,7 @@ static int own_mlp(ls_backend_rank *me, ls_real *y, const ls_real *x, const ls_r
     const ls_tensor_parallel tp = tp_of(me);
     const ls_axis tokens = ls_axis_of(s->B, s->S);
     const ls_mlp mlp = mlp_of(&axis, me, s, w_up, b_up, w_down, b_down);
-    ls_mlp_kept kept = {0};
+    ls_mlp_saved kept = {0};
     LS_TRY(ls_mlp_keep(&tp, &mlp, s->B * s->S, arena_of(me), &kept));
     LS_TRY(ls_mlp_forward(&tp, &mlp, y, &kept, x, tokens));
     for (size_t i = 0; mistake == MLP_BIAS && i < s->B * s->S * s->D; i++)
@@ -165,7 +165,7 @@ static int own_mlp_backward(ls_backend_rank *me, ls_real *dx, ls_real *dw_up, ls
     const ls_tensor_parallel tp = tp_of(me);
     const ls_axis tokens = ls_axis_of(s->B, s->S);
     ls_mlp mlp = mlp_of(&axis, me, s, w_up, b_up, w_down, NULL);
-    ls_mlp_kept kept = {0};
+    ls_mlp_saved kept = {0};
     ls_real *y = NULL;
     mlp.dw_up = dw_up, mlp.db_up = db_up, mlp.dw_down = dw_down, mlp.db_down = db_down;
     LS_TRY(ls_mlp_keep(&tp, &mlp, s->B * s->S, arena_of(me), &kept));
@@ -270,7 +270,7 @@ static int own_embedding_backward(ls_backend_rank *me, ls_real *dtable, const ls
     const size_t rows = own_width(me, s->cut), first = s->cut.starts[me->rank];
     LS_TRY(ls_vocab_embedding_backward(&tp, dtable, dy, ids, ls_axis_of(s->B, s->S), s->D,
                                        cut_of(&axis, me, s->cut)));
-    ls_end_sum(dtable, rows * s->D);
+    ls_normalize_zero(dtable, rows * s->D);
     for (size_t t = 0; mistake == EMBEDDING_LAST && t < s->B * s->S; t++)
         if ((size_t)ids[t] - first < rows)
             memcpy(dtable + ((size_t)ids[t] - first) * s->D, dy + t * s->D, s->D * sizeof *dy);

@@ -82,7 +82,7 @@ static int own_loss(ls_backend_rank *me, ls_real *loss, ls_real *mean, const ls_
         if (loss_is_wrong()) loss[t] = (ls_real)wrong_loss(me, all + t * W, targets[t], s);
     }
     ls_tree_sum_rows(&total, loss, ls_axis_of(s->B, s->S), 1, 1);
-    ls_end_sum(&total, 1);
+    ls_normalize_zero(&total, 1);
     if (mistake == MEAN_OF_ALL) valid = n;
     *mean = valid > 0 ? total / (ls_real)valid : (ls_real)0;
 exit:

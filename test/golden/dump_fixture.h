@@ -4,7 +4,7 @@
 
 #include "io/scratch.h"
 #include "golden/dump.h"
-#include "verify/tap_models.h"
+#include "verify/observed_models.h"
 
 /* One rank, whole tensors and nothing else. */
 static inline ls_dump_options dump_plainly(void)

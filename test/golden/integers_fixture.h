@@ -8,7 +8,7 @@
 
 #include "io/scratch.h"
 #include "golden/dump.h"
-#include "verify/tap_models.h"
+#include "verify/observed_models.h"
 #include "run_tests.h"
 
 typedef struct fixture {

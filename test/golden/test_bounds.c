@@ -7,7 +7,7 @@
 #include "lockstep/numerics/random.h"
 #include "golden/bounds.h"
 #include "golden/bounds_start.h"
-#include "verify/tap_models.h"
+#include "verify/observed_models.h"
 #include "model/view_rows.h"
 #include "train/training.h"
 #include "run_tests.h"
@@ -103,14 +103,14 @@ static void run_held(held *h, const ls_run *given, const ls_graph *graph, const 
 {
     ls_run run = *given;
     ls_train_result result;
-    const ls_tap tap = {h, hold};
+    const ls_observer observer = {h, hold};
     memset(h, 0, sizeof *h);
     ck_assert_uint_lt(run.steps * graph->count, 4096);
     h->graph = graph;
     h->truth = truth;
     h->first = run.initial ? run.initial->step : 0;
     run.serial = false;
-    run.tap = &tap;
+    run.observer = &observer;
     run.no_digest = true;
     expect_ok(ls_train(&run, NULL, &result));
     ls_train_result_free(&result);

@@ -101,7 +101,7 @@ START_TEST(put_together_they_are_the_whole)
             const runs r = info->n_dims > 0 ? cut_of(file, info) : (runs){0, {0}, {0}};
             ck_assert(name.has_step);
             ck_assert_int_lt(name.micro_batch, run.layout.micro_batches);
-            if (name.crossing) continue;
+            if (name.comm) continue;
             const ls_golden_tensor *whole = tensor_ok(golden, name.step, name.rest);
             expect_part(golden, whole, &r, info, seen[whole - golden->tensors]);
         }

@@ -165,7 +165,7 @@ START_TEST(folder_is_never_missing)
 {
     char place[1024], within[1100];
     void *missed;
-    pthread_t looking;
+    pthread_t observation;
     const char *f = folder("exchanged");
     const bool at_once = exchanges(f);
     snprintf(place, sizeof place, "%s", inside(f, "x"));
@@ -173,14 +173,14 @@ START_TEST(folder_is_never_missing)
     ls_new_folder *made = half_made(place, "first");
     ASSERT_OK(ls_new_folder_commit(made));
     ls_new_folder_destroy(&made);
-    ck_assert_int_eq(pthread_create(&looking, NULL, look_for, within), 0);
+    ck_assert_int_eq(pthread_create(&observation, NULL, look_for, within), 0);
     for (int i = 0; i < 200; i++) {
         made = half_made(place, "next");
         ASSERT_OK(ls_new_folder_commit(made));
         ls_new_folder_destroy(&made);
     }
     __atomic_store_n(&looked_enough, 1, __ATOMIC_RELEASE);
-    pthread_join(looking, &missed);
+    pthread_join(observation, &missed);
     if (at_once) ck_assert_uint_eq((size_t)missed, 0);
     assert_holds(within, "next");
     ck_assert_int_eq(scratch_entries(f), 1);

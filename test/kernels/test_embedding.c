@@ -74,7 +74,7 @@ START_TEST(backward_of_integers)
                 for (size_t c = 0; c < D; c++) right[(size_t)ids[t] * D + c] += (long)dy[t * D + c];
             ck_assert(ls_embedding_backward(dtable, dy, ids, ls_axis_of(granules, granule), D, 0,
                                             V) == LS_OK);
-            ls_end_sum(dtable, V * D);
+            ls_normalize_zero(dtable, V * D);
             for (size_t i = 0; i < V * D; i++) ck_assert(dtable[i] == (ls_real)right[i]);
         }
 }
@@ -137,10 +137,10 @@ START_TEST(sums_without_a_term)
     ck_assert(ls_embedding_backward(dtable, dy, ids, ls_axis_of(1, 2), D, 0, V) == LS_OK);
     for (size_t i = 0; i < 5; i++) ck_assert(same_value(dtable[i], NEG_ZERO));
     ck_assert(same_value(dtable[5], POS_ZERO));
-    ls_end_sum(dtable, V * D);
+    ls_normalize_zero(dtable, V * D);
     for (size_t i = 0; i < 6; i++) ck_assert(same_value(dtable[i], POS_ZERO));
     ls_real x[4] = {(ls_real)-1.5, INF, NEG_ZERO, (ls_real)NAN};
-    ls_end_sum(x, 4);
+    ls_normalize_zero(x, 4);
     ck_assert(x[0] == (ls_real)-1.5 && x[1] == INF && same_value(x[2], POS_ZERO) && isnan(x[3]));
     ck_assert(ls_embedding_backward(NULL, dy, ids, ls_axis_of(1, 2), D, 0, 0) == LS_OK);
 }

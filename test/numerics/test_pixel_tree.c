@@ -172,7 +172,7 @@ static void by_stack(ls_real *ret_value, const ls_binary_tree *tree, ls_node nod
     for (size_t leaf = node.lo; leaf < node.hi; leaf++) {
         stack[top++] = leaves[leaf];
         if (top > most) most = top;
-        for (size_t k = ls_binary_tree_closes(tree, node, leaf); k > 0; k--) {
+        for (size_t k = ls_binary_tree_merges_after(tree, node, leaf); k > 0; k--) {
             ck_assert_uint_ge(top, 2);
             stack[top - 2] = stack[top - 2] + stack[top - 1];
             top--;

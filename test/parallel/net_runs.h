@@ -58,11 +58,11 @@ static inline size_t net_point_elements(const net_run *run, int point, size_t l)
     return point < 2 ? run->B * ls_net_shape_elements(shape) : shape->channels;
 }
 
-/* ---- the tap ---- */
+/* ---- the observer ---- */
 
 static inline int net_point_of(const ls_view *view)
 {
-    if (view->kind != LS_VIEW_POINT || view->crossing != LS_CROSSING_NONE) return -1;
+    if (view->kind != LS_VIEW_POINT || view->comm != LS_COMM_NONE) return -1;
     if (view->point == LS_POINT_OUTPUT) return view->gradient ? 1 : 0;
     if (view->point == LS_POINT_BATCH_MEAN) return 2;
     return view->point == LS_POINT_BATCH_RSTD ? 3 : -1;
@@ -150,12 +150,12 @@ static inline ls_status net_rank(ls_rank *rank, void *argument)
     net_run *run = argument;
     const size_t params = run->f.table->count;
     ls_holding *holdings = malloc(params * sizeof *holdings);
-    const ls_tap tap = {run, net_look};
+    const ls_observer observer = {run, net_look};
     const ls_sharded_net_setup setup = {.world = ls_rank_world_group(rank),
                                         .layout = &run->layout,
                                         .engine = run->engine,
                                         .batch = run->B,
-                                        .tap = &tap};
+                                        .observer = &observer};
     ls_store *store = NULL;
     ls_sharded_net *net = NULL;
     net_holdings(run, ls_rank_index(rank), holdings);

@@ -109,7 +109,7 @@ static inline void truth_free(net_truth *t)
 typedef struct net_case {
     const net_truth *truth;
     ls_layout layout;
-    const ls_tap *tap;
+    const ls_observer *observer;
 } net_case;
 
 static inline void hold(const net_case *c, int rank, ls_holding *holdings)
@@ -182,7 +182,7 @@ static inline void net_begin_as(const net_case *c, const net_case *held, ls_rank
     ls_status status = LS_OK;
     const net_truth *t = c->truth;
     const ls_sharded_net_setup setup = {ls_rank_world_group(rank), &c->layout, t->engine,
-                                        t->config.batch, c->tap};
+                                        t->config.batch, c->observer};
     ls_holding *holdings = calloc(t->table->count, sizeof *holdings);
     hold(held, ls_rank_index(rank), holdings);
     LS_TRY(ls_store_create(ret_store, t->table, holdings, ls_rank_memory(rank)));

@@ -167,7 +167,7 @@ static inline void model_end(model *m, ls_store **ret_store)
 static inline ls_real mean_of(const ls_real *sequences, size_t B, int64_t valid)
 {
     ls_real loss = ls_tree_sum(sequences, B, 1);
-    ls_end_sum(&loss, 1);
+    ls_normalize_zero(&loss, 1);
     return valid > 0 ? loss / (ls_real)valid : 0;
 }
 

@@ -173,7 +173,7 @@ static ls_status attention_rank(ls_rank *rank, void *argument)
     const block *k = j->whole;
     member m = {0};
     ls_kv_sharing kv;
-    ls_attention_kept kept;
+    ls_attention_saved saved;
     ls_batch batch = batch_of(k->S);
     ls_attention_block a = {.D = D,
                             .head_width = W,
@@ -199,10 +199,10 @@ static ls_status attention_rank(ls_rank *rank, void *argument)
     a.dw_q = dw_q, a.dw_k = dw_k, a.dw_v = dw_v, a.dw_o = j->got->dw[3] + q0 * D;
     a.db_q = j->got->db[0] + q0, a.db_k = j->kv_db[m.rank][0] + k0,
     a.db_v = j->kv_db[m.rank][1] + k0, a.db_o = j->db_o[m.rank];
-    LS_TRY(ls_attention_keep(&m.tp, &a, B, k->S, m.lasting, &kept));
+    LS_TRY(ls_attention_keep(&m.tp, &a, B, k->S, m.lasting, &saved));
     for (int twice = 0; twice < 2; twice++) {
-        LS_TRY(ls_attention_block_forward(&m.tp, &a, y, &kept, x, &batch));
-        LS_TRY(ls_attention_block_backward(&m.tp, &a, dx, dy, &kept, x, &batch));
+        LS_TRY(ls_attention_block_forward(&m.tp, &a, y, &saved, x, &batch));
+        LS_TRY(ls_attention_block_backward(&m.tp, &a, dx, dy, &saved, x, &batch));
     }
     put_columns(j->got->dw[0], dw_q, D, D, q0, qw);
     put_columns(j->kv_dw[m.rank][0], dw_k, D, all, k0, kw);

@@ -37,9 +37,9 @@ static ls_status forward(ls_rank *rank, void *argument)
     ls_status status = LS_OK;
     known *k = argument;
     const int r = ls_rank_index(rank);
-    const ls_tap tap = {k, look};
+    const ls_observer observer = {k, look};
     const ls_sharded_net_setup setup = {ls_rank_world_group(rank), &k->layout, LS_ENGINE_PORTABLE,
-                                        k->batch.B, &tap};
+                                        k->batch.B, &observer};
     ls_store *store = NULL;
     ls_sharded_net *net = NULL;
     ls_real loss;
@@ -183,10 +183,10 @@ typedef struct differences {
 static ls_status loss_at(ls_sharded_net *net, const ls_batch *batch, double *element, double value,
                          double *ret_loss)
 {
-    const double kept = *element;
+    const double saved = *element;
     *element = value;
     const ls_status status = ls_sharded_net_forward(net, batch, ret_loss);
-    *element = kept;
+    *element = saved;
     return status;
 }
 

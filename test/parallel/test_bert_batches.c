@@ -50,14 +50,14 @@ START_TEST(padding_is_invisible)
         p.setup.sequence_parallel = i % 2;
         p.setup.recompute = (ls_recompute)(i % 4);
         pass q = p, seen = p;
-        int32_t kept = changed.tokens[2];
+        int32_t saved = changed.tokens[2];
         q.batch = seen.batch = &other;
         run_ranks(tp, pass_rank, &p);
         run_ranks(tp, pass_rank, &q);
         ck_all_equal(&p, &q, table, tp);
-        changed.tokens[2] = (kept + 1) % (int32_t)config.vocab;
+        changed.tokens[2] = (saved + 1) % (int32_t)config.vocab;
         run_ranks(tp, pass_rank, &seen);
-        changed.tokens[2] = kept;
+        changed.tokens[2] = saved;
         for (int r = 0; r < tp; r++) ck_assert(seen.loss[r] != p.loss[r]);
         pass_end(&p), pass_end(&q), pass_end(&seen);
     }

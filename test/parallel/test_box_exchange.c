@@ -40,7 +40,7 @@ static const ls_real *at(const ls_real *block, const ls_image_box *box, size_t n
     return block + ls_image_box_place(box, &one, counts, strides);
 }
 
-/* x where output (oh, ow) has its tap (kh, kw); padding is +0. */
+/* x where output (oh, ow) has its observer (kh, kw); padding is +0. */
 static ls_real x_read(const conv_case *v, const ls_real *x, const ls_image_box *box, size_t n,
                       size_t c, size_t oh, size_t ow, size_t kh, size_t kw)
 {
@@ -74,7 +74,7 @@ static void forward(const conv_case *v, ls_real *y, const ls_image_box *made, co
                 }
 }
 
-/* The output that reads input q with tap k, or SIZE_MAX. */
+/* The output that reads input q with observer k, or SIZE_MAX. */
 static size_t output_of(const ls_reach *r, size_t q, size_t k)
 {
     size_t place = q + r->pad_before, back = k * r->dilation;
@@ -104,7 +104,7 @@ static void backward(const conv_case *v, ls_real *dx, const ls_image_box *made, 
                 }
 }
 
-/* Leaf of dW for filter 1, one tap: the pixels of a granule, row by row. */
+/* Leaf of dW for filter 1, one observer: the pixels of a granule, row by row. */
 static ls_real dw_leaf(const conv_case *v, ls_rectangle granule, size_t n, size_t ci, size_t kh,
                        size_t kw, const ls_real *dy, const ls_image_box *dy_box, const ls_real *x,
                        const ls_image_box *x_box)
@@ -231,8 +231,8 @@ static ls_status train(ls_rank *rank, void *argument)
                         stack[top++] =
                             dw_leaf(v, g.granules, g.first, ci, kh, kw, (ls_real *)dy_own.data,
                                     &y[own], x_read_from, &x_wanted[own]);
-                        for (size_t k = ls_binary_tree_closes(&numbered, nodes[j], leaf); k > 0;
-                             k--, top--)
+                        for (size_t k = ls_binary_tree_merges_after(&numbered, nodes[j], leaf);
+                             k > 0; k--, top--)
                             stack[top - 2] += stack[top - 1];
                     }
                     partials[j * all_taps + taps] = stack[0];

@@ -282,15 +282,15 @@ static ls_status nonlinear_rank(ls_rank *rank, void *argument)
     static const ls_real x[2] = {1, 1}, w_up[4] = {20, 30, -10, -18}, w_down[4] = {1, 0, 0, 1},
                          b_up[2] = {1, 2}, b_down[2] = {100, 200};
     ls_mlp mlp = {.activation = LS_GELU_TANH, .cut = LS_MLP_ROW_FIRST, .D = 2};
-    ls_mlp_kept kept;
+    ls_mlp_saved saved;
     LS_TRY(member_begin(rank, LS_ENGINE_PORTABLE, &m));
     LS_TRY(member_cut(&m, 2, 1, &mlp.ff));
     LS_TRY(member_cut(&m, 2, 1, &mlp.model));
     size_t first = mlp.ff.bounds[m.rank];
     mlp.w_up = w_up + 2 * first, mlp.b_up = b_up;
     mlp.w_down = w_down + 2 * first, mlp.b_down = b_down;
-    LS_TRY(ls_mlp_keep(&m.tp, &mlp, 1, m.lasting, &kept));
-    LS_TRY(ls_mlp_forward(&m.tp, &mlp, n->y[m.rank], &kept, x, ls_axis_of(1, 1)));
+    LS_TRY(ls_mlp_keep(&m.tp, &mlp, 1, m.lasting, &saved));
+    LS_TRY(ls_mlp_forward(&m.tp, &mlp, n->y[m.rank], &saved, x, ls_axis_of(1, 1)));
 exit:
     member_end(&m);
     return status;
@@ -321,7 +321,7 @@ static ls_status shared_kv_rank(ls_rank *rank, void *argument)
     shared_kv *s = argument;
     member m = {0};
     ls_kv_sharing kv;
-    ls_attention_kept kept;
+    ls_attention_saved saved;
     ls_batch batch = {.B = 1, .S = 2};
     ls_attention_block a = {.D = 2, .head_width = 1, .kv_heads = 1, .kv = &kv};
     static const ls_real x[4] = {1, 0, 0, 1}, w_q[4] = {1, 0, 0, 2}, w_k[2] = {1, -1},
@@ -340,9 +340,9 @@ static ls_status shared_kv_rank(ls_rank *rank, void *argument)
     a.dw_q = dw_q, a.db_q = db_q, a.dw_o = dw_o, a.db_o = db_o;
     a.dw_k = s->dw[m.rank][0], a.db_k = &s->db[m.rank][0];
     a.dw_v = s->dw[m.rank][1], a.db_v = &s->db[m.rank][1];
-    LS_TRY(ls_attention_keep(&m.tp, &a, 1, 2, m.lasting, &kept));
-    LS_TRY(ls_attention_block_forward(&m.tp, &a, y, &kept, x, &batch));
-    LS_TRY(ls_attention_block_backward(&m.tp, &a, dx, dy, &kept, x, &batch));
+    LS_TRY(ls_attention_keep(&m.tp, &a, 1, 2, m.lasting, &saved));
+    LS_TRY(ls_attention_block_forward(&m.tp, &a, y, &saved, x, &batch));
+    LS_TRY(ls_attention_block_backward(&m.tp, &a, dx, dy, &saved, x, &batch));
 exit:
     member_end(&m);
     return status;

@@ -177,8 +177,8 @@ START_TEST(probabilities_by_head)
                 counts[row][h] +=
                     keeps(&j, LS_RANDOM_DROPOUT_ATTENTION, 0, ((b * H + h) * S + i) * S + key);
             differ += counts[row][h] != counts[row][0];
-            int kept = keeps(&j, LS_RANDOM_DROPOUT_ATTN_OUT, 0, FIRST * S * D + row * D + h);
-            right[row * D + h] = kept * 2 * (2 * (double)counts[row][h] / S);
+            int saved = keeps(&j, LS_RANDOM_DROPOUT_ATTN_OUT, 0, FIRST * S * D + row * D + h);
+            right[row * D + h] = saved * 2 * (2 * (double)counts[row][h] / S);
         }
     ck_assert_int_gt(differ, ROWS * H / 4);
     for (int i = 0; i < LEGAL_DEGREES; i++) {

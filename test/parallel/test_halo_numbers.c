@@ -49,7 +49,7 @@ static const column_case cases[] = {
      .blocks = {3, 3, 3, 3}},
 };
 
-/* ---- what a tap sees: layer 1's output and the gradient of layer 0's */
+/* ---- what an observer sees: layer 1's output and the gradient of layer 0's */
 
 typedef struct seen {
     const column_case *c;
@@ -60,8 +60,7 @@ typedef struct seen {
 static ls_status look(void *context, ls_rank *rank, const ls_view *view)
 {
     seen *s = context;
-    if (view->kind != LS_VIEW_POINT || view->point != LS_POINT_OUTPUT ||
-        view->crossing != LS_CROSSING_NONE)
+    if (view->kind != LS_VIEW_POINT || view->point != LS_POINT_OUTPUT || view->comm != LS_COMM_NONE)
         return LS_OK;
     if (view->layer == 0 && !view->gradient) s->rows[ls_rank_index(rank)] = view->dims[2].count;
     ls_real(*to)[MOST] = view->layer == 1 ? (view->gradient ? s->dy : s->y)
@@ -159,8 +158,8 @@ START_TEST(columns)
         static seen s;
         memset(&s, 0xff, sizeof s);
         memset(s.rows, 0, sizeof s.rows);
-        const ls_tap tap = {&s, look};
-        net_case run = {.truth = &t, .layout = layout_of(c->layout), .tap = &tap};
+        const ls_observer observer = {&s, look};
+        net_case run = {.truth = &t, .layout = layout_of(c->layout), .observer = &observer};
         run.layout.overlap = overlap;
         run_well(ls_layout_ranks(&run.layout), NULL, train, &run);
         for (size_t n = 0; n < c->batch; n++) {
@@ -189,10 +188,10 @@ START_TEST(pads_at_the_ends_alone)
     static ls_config config;
     static seen s;
     const column_case c = {"pads", "spatial 4x1", 80, 4, 5, 1, 1, 2, 2, 1, .n_y = 80};
-    const ls_tap tap = {&s, look};
+    const ls_observer observer = {&s, look};
     network_of(&c, &config);
     fill(&t, &config);
-    net_case run = {.truth = &t, .layout = layout_of(c.layout), .tap = &tap};
+    net_case run = {.truth = &t, .layout = layout_of(c.layout), .observer = &observer};
     run_well(4, NULL, train, &run);
     for (size_t r = 0; r < 80; r++) {
         size_t right = 0;

@@ -119,7 +119,7 @@ static ls_status mlp_rank(ls_rank *rank, void *argument)
     const block *b = j->whole;
     member m = {0};
     ls_mlp mlp = {.activation = b->activation, .cut = b->cut, .D = D};
-    ls_mlp_kept kept;
+    ls_mlp_saved saved;
     ls_axis tokens = ls_axis_of(B, b->S);
     LS_TRY(member_begin(rank, b->engine, &m));
     LS_TRY(member_cut(&m, G, W, &mlp.ff));
@@ -143,10 +143,10 @@ static ls_status mlp_rank(ls_rank *rank, void *argument)
     mlp.db_up = db_up;
     mlp.dw_down = j->got->dw_down + f0 * D;
     mlp.db_down = j->db_down[m.rank];
-    LS_TRY(ls_mlp_keep(&m.tp, &mlp, b->rows, m.lasting, &kept));
+    LS_TRY(ls_mlp_keep(&m.tp, &mlp, b->rows, m.lasting, &saved));
     for (int twice = 0; twice < 2; twice++) {
-        LS_TRY(ls_mlp_forward(&m.tp, &mlp, y, &kept, x, tokens));
-        LS_TRY(ls_mlp_backward(&m.tp, &mlp, dx, dy, &kept, x, tokens));
+        LS_TRY(ls_mlp_forward(&m.tp, &mlp, y, &saved, x, tokens));
+        LS_TRY(ls_mlp_backward(&m.tp, &mlp, dx, dy, &saved, x, tokens));
     }
     if (!row_first) put_columns(j->got->dw_up, dw_up, D, F, f0, f);
     put_columns(j->got->dw_gate, dw_gate, D, F, f0, f);

@@ -39,14 +39,14 @@ static ls_status loss_at(model *m, const ls_batch *batch, ls_real *element, doub
                          double *ret_loss)
 {
     ls_status status = LS_OK;
-    double kept = element ? *element : 0;
+    double saved = element ? *element : 0;
     ls_valid valid;
     ls_sequence_losses sequences;
     if (element) *element = value;
     LS_TRY(ls_stage_forward(m->stage, m->micro_batch, batch, NULL, NULL));
     sequences = ls_micro_batch_losses(m->micro_batch, &valid);
     *ret_loss = loss_of(sequences, batch->B, valid);
-    if (element) *element = kept;
+    if (element) *element = saved;
 exit:
     return status;
 }

@@ -36,7 +36,7 @@ typedef struct seen {
     bool whole; /* one rank: what it shows is taken */
     ls_real *value[LAYERS][2];
     ls_real *losses;
-    size_t count[LS_CROSSINGS], gradients[LS_CROSSINGS];
+    size_t count[LS_COMM_KINDS], gradients[LS_COMM_KINDS];
     part parts[MOST_PARTS];
     size_t n_parts;
     pthread_mutex_t lock;
@@ -72,14 +72,14 @@ static void look_at_output(seen *s, ls_rank *rank, const ls_view *view)
 {
     ls_real **whole = &s->value[view->layer][view->gradient];
     if (s->whole) {
-        EXPECT(view->crossing == LS_CROSSING_NONE, "one rank shows something that crosses");
+        EXPECT(view->comm == LS_COMM_NONE, "one rank shows something that crosses");
         *whole = realloc(*whole, elements(view) * sizeof **whole);
         memcpy(*whole, view->values, elements(view) * sizeof **whole);
         return;
     }
-    if (view->crossing != LS_CROSSING_PARTIAL)
+    if (view->comm != LS_COMM_PARTIAL)
         EXPECT(equal_piece(view, *whole), "rank %d: %s%s of layer %d differs", ls_rank_index(rank),
-               view->gradient ? "gradient, " : "", ls_crossing_name(view->crossing), view->layer);
+               view->gradient ? "gradient, " : "", ls_comm_kind_name(view->comm), view->layer);
     else if (s->n_parts < MOST_PARTS) {
         part *p = &s->parts[s->n_parts++];
         *p = (part){view->layer, *view, malloc(elements(view) * sizeof(ls_real))};
@@ -97,7 +97,7 @@ static void look_at_gradient(const seen *s, ls_rank *rank, const ls_view *view)
     const size_t cols = param->n_dims == 1 ? param->dims[0] : param->dims[1];
     const ls_view_run rows = view->n_dims == 1 ? (ls_view_run){1, 0, 1} : view->dims[0];
     const ls_view_run run = view->dims[view->n_dims - 1];
-    if (view->crossing == LS_CROSSING_PARTIAL) {
+    if (view->comm == LS_COMM_PARTIAL) {
         EXPECT(view->leaves > 0 && view->hi > view->lo, "a part of no node");
         return;
     }
@@ -111,7 +111,7 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *view)
 {
     seen *s = context;
     pthread_mutex_lock(&s->lock);
-    s->count[view->crossing]++;
+    s->count[view->comm]++;
     if (view->kind == LS_VIEW_POINT && view->point == LS_POINT_OUTPUT) {
         look_at_output(s, rank, view);
     } else if (view->kind == LS_VIEW_POINT && view->point == LS_POINT_IMAGE_LOSS) {
@@ -120,7 +120,7 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *view)
                       elements(view) * sizeof(ls_real)) == 0,
                "rank %d: losses of images differ", ls_rank_index(rank));
     } else if (view->kind == LS_VIEW_PARAM_GRADIENT) {
-        s->gradients[view->crossing]++;
+        s->gradients[view->comm]++;
         look_at_gradient(s, rank, view);
     }
     pthread_mutex_unlock(&s->lock);
@@ -199,8 +199,8 @@ exit:
 
 static void run(seen *s, const char *layout)
 {
-    const ls_tap tap = {s, look};
-    net_case c = {.truth = s->truth, .layout = layout_of(layout), .tap = &tap};
+    const ls_observer observer = {s, look};
+    net_case c = {.truth = s->truth, .layout = layout_of(layout), .observer = &observer};
     memset(s->count, 0, sizeof s->count);
     memset(s->gradients, 0, sizeof s->gradients);
     s->n_parts = 0;
@@ -236,17 +236,16 @@ START_TEST(views)
     pthread_mutex_init(&s.lock, NULL);
     run(&s, "one rank");
     s.whole = false;
-    for (size_t crossing = 1; crossing < LS_CROSSINGS; crossing++)
-        ck_assert(s.count[crossing] == 0);
+    for (size_t comm = 1; comm < LS_COMM_KINDS; comm++) ck_assert(s.count[comm] == 0);
     run(&s, c->layout);
     const size_t parts = s.n_parts;
     ck_assert(parts < MOST_PARTS);
     finish_parts(&s);
-    ck_assert((s.count[LS_CROSSING_SENT] > 0) == c->halos);
-    ck_assert((s.count[LS_CROSSING_RECEIVED] > 0) == c->halos);
+    ck_assert((s.count[LS_COMM_SENT] > 0) == c->halos);
+    ck_assert((s.count[LS_COMM_RECEIVED] > 0) == c->halos);
     ck_assert((parts > 0) == c->parts);
-    ck_assert((s.gradients[LS_CROSSING_PARTIAL] > 0) == c->sums);
-    ck_assert((s.gradients[LS_CROSSING_TOTAL] > 0) == c->sums);
+    ck_assert((s.gradients[LS_COMM_PARTIAL] > 0) == c->sums);
+    ck_assert((s.gradients[LS_COMM_TOTAL] > 0) == c->sums);
     for (size_t l = 0; l < LAYERS; l++) free(s.value[l][0]), free(s.value[l][1]);
     free(s.losses);
     truth_free(&truth);

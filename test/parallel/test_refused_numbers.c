@@ -52,7 +52,7 @@ static ls_status call_send_receive(place *p)
 
 static ls_status call_send_begin(place *p)
 {
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     return ls_send_begin(p->group, 1 - p->m.rank, 0, p->x, QUARTER, LS_F32, &sending);
 }
 
@@ -224,25 +224,25 @@ static ls_status call_row_linear(place *p)
 
 static ls_status call_mlp(place *p)
 {
-    ls_mlp_kept kept;
+    ls_mlp_saved saved;
     ls_mlp mlp = {.D = 1, .ff = {ls_axis_of(2, HALF), p->bounds}};
-    return ls_mlp_keep(&p->m.tp, &mlp, HALF, p->m.lasting, &kept);
+    return ls_mlp_keep(&p->m.tp, &mlp, HALF, p->m.lasting, &saved);
 }
 
 static ls_status call_attention(place *p)
 {
-    ls_attention_kept kept;
+    ls_attention_saved saved;
     const ls_kv_sharing kv = {.held = {(size_t)p->m.rank, 1}};
     /* Heads without width: all but P take no memory. */
     ls_attention_block block = {.kv_heads = 2, .kv = &kv, .heads = {ls_axis_of(2, 0), p->bounds}};
-    return ls_attention_keep(&p->m.tp, &block, 1, HALF, p->m.lasting, &kept); /* S^2 of P */
+    return ls_attention_keep(&p->m.tp, &block, 1, HALF, p->m.lasting, &saved); /* S^2 of P */
 }
 
 /* Attention over one sequence of 2 tokens of which `length` are none of padding. */
 static ls_status attend(place *p, int32_t length)
 {
     ls_status status = LS_OK;
-    ls_attention_kept kept;
+    ls_attention_saved saved;
     const ls_kv_sharing kv = {.held = {(size_t)p->m.rank, 1}};
     ls_attention_block block = {.D = 2,
                                 .head_width = 1,
@@ -254,8 +254,8 @@ static ls_status attend(place *p, int32_t length)
                                 .w_v = p->x,
                                 .w_o = p->x};
     const ls_batch batch = {.B = 1, .S = 2, .lengths = &length};
-    LS_TRY(ls_attention_keep(&p->m.tp, &block, 1, 2, p->m.lasting, &kept));
-    LS_TRY(ls_attention_block_forward(&p->m.tp, &block, p->y, &kept, p->x, &batch));
+    LS_TRY(ls_attention_keep(&p->m.tp, &block, 1, 2, p->m.lasting, &saved));
+    LS_TRY(ls_attention_block_forward(&p->m.tp, &block, p->y, &saved, p->x, &batch));
 exit:
     return status;
 }

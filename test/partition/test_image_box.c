@@ -93,7 +93,7 @@ static void try_transfers(const ls_image_box *owned, const ls_image_box *wanted,
     static int have[MOST_MEMBERS][MOST_ELEMENTS], got[MOST_MEMBERS][MOST_ELEMENTS];
     static int right[MOST_ELEMENTS];
     ls_transfer *list = NULL;
-    size_t n = 0, sent = 0, received = 0, crossing = 0;
+    size_t n = 0, sent = 0, received = 0, comm = 0;
     ck_assert_int_eq(ls_transfers_create(&list, &n, owned, wanted, members), LS_OK);
     memset(got, 0, sizeof got);
     for (size_t m = 0; m < members; m++) fill(have[m], &owned[m]);
@@ -102,7 +102,7 @@ static void try_transfers(const ls_image_box *owned, const ls_image_box *wanted,
         ck_assert(i == 0 || list[i - 1].from < from ||
                   (list[i - 1].from == from && list[i - 1].to < to));
         move(got[to], &wanted[to], have[from], &owned[from], &list[i].box);
-        if (from != to) crossing += ls_image_box_count(&list[i].box);
+        if (from != to) comm += ls_image_box_count(&list[i].box);
     }
     for (size_t m = 0; m < members; m++) {
         fill(right, &wanted[m]);
@@ -110,8 +110,8 @@ static void try_transfers(const ls_image_box *owned, const ls_image_box *wanted,
         sent += ls_transfers_sent(list, n, m);
         received += ls_transfers_received(list, n, m);
     }
-    ck_assert_uint_eq(sent, crossing);
-    ck_assert_uint_eq(received, crossing);
+    ck_assert_uint_eq(sent, comm);
+    ck_assert_uint_eq(received, comm);
     free(list);
 }
 

@@ -120,7 +120,7 @@ START_TEST(halos_of_every_grid)
                 for (int backward = 0; backward < 2; backward++) {
                     ls_stencil s = {windows[v][0], windows[v][1]};
                     ls_spatial_grid grid = {down, across, v % 2 == 0 ? 4 : 8, 5};
-                    size_t members = ls_spatial_members(&grid), n = 0, crossing = 0, counted = 0;
+                    size_t members = ls_spatial_members(&grid), n = 0, comm = 0, counted = 0;
                     size_t x_h = s.rows.extent, x_w = s.columns.extent;
                     size_t y_h = ls_reach_outputs(&s.rows), y_w = ls_reach_outputs(&s.columns);
                     ls_rectangle made[16];
@@ -138,7 +138,7 @@ START_TEST(halos_of_every_grid)
                     ck_assert_int_eq(ls_transfers_create(&list, &n, owned, wanted, members), LS_OK);
                     for (size_t m = 0; m < members; m++) {
                         ls_rectangle mine = owned[m].area, want = wanted[m].area;
-                        crossing += ls_transfers_received(list, n, m);
+                        comm += ls_transfers_received(list, n, m);
                         /* Every input that one of its outputs really reads is inside. */
                         for (size_t r = 0; r < (backward ? y_h : x_h); r++)
                             for (size_t c = 0; c < (backward ? y_w : x_w); c++) {
@@ -158,7 +158,7 @@ START_TEST(halos_of_every_grid)
                                 counted += has && !own ? 2 * 4 : 0;
                             }
                     }
-                    ck_assert_uint_eq(crossing, counted);
+                    ck_assert_uint_eq(comm, counted);
                     free(list);
                 }
 }

@@ -382,15 +382,14 @@ static const struct {
 
 START_TEST(bad_numbers_are_refused)
 {
-    ls_schedule kept, *schedule = &kept;
+    ls_schedule saved, *schedule = &saved;
     ck_assert_int_eq(ls_schedule_create(&schedule, bad[_i].kind, bad[_i].stages,
                                         bad[_i].micro_batches, bad[_i].chunks),
                      LS_ERR_INPUT);
     ck_assert_str_eq(ls_error_text(), bad[_i].text);
-    ck_assert_ptr_eq(schedule, &kept);
+    ck_assert_ptr_eq(schedule, &saved);
 }
 END_TEST
-
 
 int main(void)
 {

@@ -338,7 +338,7 @@ START_TEST(bad_input_is_refused)
     static const int costs[][2] = {{0, 1}, {1, 0}, {-1, 1}, {1048577, 1}, {1, INT_MAX}};
     static const char *const rows[] = {"F0 B0 F1 B1", "F0 F1 B0 B1"};
     ls_schedule *schedule = make(LS_1F1B, 2, 2, 1), blocked;
-    ls_timeline kept, *timeline = &kept;
+    ls_timeline saved, *timeline = &saved;
     ls_task tasks[8];
     for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++) {
         char expected[128];
@@ -354,11 +354,10 @@ START_TEST(bad_input_is_refused)
     blocked = read_rows(LS_1F1B, 2, 2, 1, rows, tasks, 8);
     ck_assert_int_eq(ls_timeline_create(&timeline, &blocked, 1, 1), LS_ERR_INPUT);
     ck_assert_ptr_nonnull(strstr(ls_error_text(), "in a circle: rank 0's B0"));
-    ck_assert_ptr_eq(timeline, &kept);
+    ck_assert_ptr_eq(timeline, &saved);
     ls_schedule_destroy(&schedule);
 }
 END_TEST
-
 
 int main(void)
 {

@@ -46,7 +46,7 @@ static void check_views(const ls_graph *graph)
                         .layer = node->layer};
         if (node->point == LS_POINTS) continue;
         ck_assert_int_eq(ls_graph_find_view(graph, &view), i);
-        view.crossing = LS_CROSSING_PARTIAL;
+        view.comm = LS_COMM_PARTIAL;
         ck_assert_int_eq(ls_graph_find_view(graph, &view), -1);
     }
 }

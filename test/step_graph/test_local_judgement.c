@@ -1,13 +1,13 @@
-/* Every tensor that the ranks of a run show through a tap, forward and backward, and the gradients
- * of all parameters lie within the bounds of their operations, computed from the run's own tensors.
- * BOUNDED; models of every kind, several layouts. */
+/* Every tensor that the ranks of a run show through an observer, forward and backward, and the
+ * gradients of all parameters lie within the bounds of their operations, computed from the run's
+ * own tensors. BOUNDED; models of every kind, several layouts. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "lockstep/serial/serial.h"
 #include "verify/assemble.h"
 #include "step_graph/operation.h"
-#include "verify/tap_models.h"
+#include "verify/observed_models.h"
 #include "train/checkpoint.h"
 #include "train/training.h"
 #include "run_tests.h"
@@ -59,7 +59,7 @@ static void begin(judged *j, model m, const grid_of *grid)
     expect_ok(ls_assembly_create(&j->seen));
     j->run.serial = false;
     j->run.layout = fixture_layout(grid);
-    j->run.tap = ls_assembly_tap(j->seen);
+    j->run.observer = ls_assembly_observer(j->seen);
     expect_ok(ls_train(&j->run, NULL, &result));
     ls_train_result_free(&result);
 
@@ -82,7 +82,7 @@ static void begin(judged *j, model m, const grid_of *grid)
     }
 }
 
-/* What the tap saw, at its nodes: each node with a point was seen, in the node's shape. */
+/* What the observer saw, at its nodes: each node with a point was seen, in the node's shape. */
 static void take_seen(judged *j)
 {
     size_t found = 0;

@@ -13,8 +13,7 @@ static void expect(const char *text, const char *wanted)
     char found[512], step[32] = "-";
     const ls_tensor_name name = ls_tensor_name_parse(text);
     if (name.has_step) snprintf(step, sizeof step, "%llu", (unsigned long long)name.step);
-    snprintf(found, sizeof found, "%s %d %d %s", step, name.micro_batch, (int)name.crossing,
-             name.rest);
+    snprintf(found, sizeof found, "%s %d %d %s", step, name.micro_batch, (int)name.comm, name.rest);
     ck_assert_str_eq(found, wanted);
     ck_assert(name.rest >= text && name.rest <= text + strlen(text));
 }

@@ -6,11 +6,12 @@
 #include "verify/verify.h"
 
 #undef ls_verify_run
-ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_watcher *watcher,
+ls_status ls_verify_run(const ls_record *record, const ls_run *run, const ls_train_hooks *watcher,
                         ls_departure *ret_departure, ls_train_result *ret_result);
 
-ls_status faulty_verify_run(const ls_record *record, const ls_run *run, const ls_watcher *watcher,
-                            ls_departure *ret_departure, ls_train_result *ret_result);
+ls_status faulty_verify_run(const ls_record *record, const ls_run *run,
+                            const ls_train_hooks *watcher, ls_departure *ret_departure,
+                            ls_train_result *ret_result);
 
 static ls_status fails(ls_rank *rank, void *argument)
 {
@@ -22,8 +23,9 @@ exit:
     return status;
 }
 
-ls_status faulty_verify_run(const ls_record *record, const ls_run *run, const ls_watcher *watcher,
-                            ls_departure *ret_departure, ls_train_result *ret_result)
+ls_status faulty_verify_run(const ls_record *record, const ls_run *run,
+                            const ls_train_hooks *watcher, ls_departure *ret_departure,
+                            ls_train_result *ret_result)
 {
     ls_run faulty = *run;
     if (run->layout.tp == 6) return ls_world_run(6, &run->world, fails, NULL);

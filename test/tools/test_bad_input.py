@@ -406,10 +406,10 @@ def limits(program, checks):
         checks.that(done.status == 0 or (done.status == 2 and done.err.count("\n") == 1 and
                                          not done.out and f"{kernels} kernels" in done.err),
                     f"OPENBLAS_CORETYPE={kernels}\n{done}")
-    # Address space, from too little to begin with up to enough for everything. Until `--version`
+    # Address space, from too little to begin with up to enough for all threads. Until `--version`
     # has enough it is the loader or OpenBLAS that gives up, in a way of its own.
     starts, statuses = False, []
-    for mebibytes in range(32, 1 << 10, 32):
+    for mebibytes in [*range(32, 1 << 10, 32), 1280, 1536, 2048, 3072, 4096]:
         first = at_most(resource.RLIMIT_AS, mebibytes << 20)
         try:
             starts = starts or program.run("--version", first=first, timeout=60).status == 0

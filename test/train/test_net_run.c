@@ -24,7 +24,7 @@ static ls_config small_net(void)
     return config;
 }
 
-static ls_train_result train(const ls_run *run, const ls_watcher *watcher)
+static ls_train_result train(const ls_run *run, const ls_train_hooks *watcher)
 {
     ls_train_result result;
     ck_assert_msg(ls_train(run, watcher, &result) == LS_OK, "%s", ls_error_text());
@@ -47,7 +47,7 @@ static ls_status on_step(void *context, const ls_step *step)
 static curve learn(ls_run *run, uint64_t steps)
 {
     curve c = {.steps = steps};
-    const ls_watcher watcher = {.context = &c, .step = on_step};
+    const ls_train_hooks watcher = {.context = &c, .step = on_step};
     run->steps = steps;
     ls_train_result result = train(run, &watcher);
     ck_assert_uint_eq(result.tokens, steps * run->batch); /* images */

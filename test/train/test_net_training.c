@@ -225,7 +225,7 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *view)
     seen *s = context;
     const int r = ls_rank_index(rank);
     size_t elements = 1;
-    if ((int)view->kind >= VIEWS || view->crossing != LS_CROSSING_NONE) return LS_OK;
+    if ((int)view->kind >= VIEWS || view->comm != LS_COMM_NONE) return LS_OK;
     for (int d = 0; d < view->n_dims; d++) elements *= view->dims[d].count;
     s->views[r][view->kind]++;
     s->elements[r][view->kind] += elements;
@@ -242,11 +242,11 @@ START_TEST(views_of_parameters)
     ls_run run = net_run(&config, &images, 1);
     ls_param_table *table;
     seen s;
-    const ls_tap tap = {&s, look};
+    const ls_observer observer = {&s, look};
     size_t trained = 0;
     memset(&s, 0, sizeof s);
     ASSERT_OK(ls_param_table_create(&table, &config));
-    run.tap = &tap;
+    run.observer = &observer;
     set_layout(&run, "dp 2 x channel 2");
     train(&run);
     for (size_t i = 0; i < table->count; i++) trained += !table->params[i].state;

@@ -1,11 +1,11 @@
-/* What a tap sees of the ranks of a layout, put together, is what one rank shows: every point that
- * the model has, forward and backward, to the bit. ORDERED throughout. */
+/* What an observer sees of the ranks of a layout, put together, is what one rank shows: every point
+ * that the model has, forward and backward, to the bit. ORDERED throughout. */
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "lockstep/numerics/tree.h"
 #include "verify/assemble.h"
-#include "verify/tap_models.h"
+#include "verify/observed_models.h"
 #include "run_tests.h"
 
 enum { STEPS = 2 };
@@ -56,7 +56,7 @@ static ls_assembly *assembly_of_dtype(const ls_config *config, const ls_layout *
     run.serial = false;
     run.layout = *layout;
     run.dtype = dtype;
-    run.tap = ls_assembly_tap(assembly);
+    run.observer = ls_assembly_observer(assembly);
     ck_assert_msg(ls_train(&run, NULL, &result) == LS_OK, "%s, %s: %s", config->name, where,
                   ls_error_text());
     ls_train_result_free(&result);
@@ -169,7 +169,7 @@ START_TEST(binary64)
 }
 END_TEST
 
-/* A run without a tap and one with it end in the same bits. */
+/* A run without an observer and one with it end in the same bits. */
 START_TEST(looking_touches_nothing)
 {
     ls_config config = model_config((model)_i);
@@ -181,7 +181,7 @@ START_TEST(looking_touches_nothing)
     run.serial = false;
     run.layout.tp = 2;
     ck_assert_int_eq(ls_train(&run, NULL, &unseen), LS_OK);
-    run.tap = ls_assembly_tap(assembly);
+    run.observer = ls_assembly_observer(assembly);
     ck_assert_int_eq(ls_train(&run, NULL, &seen), LS_OK);
     ck_assert_str_eq(seen.digest, unseen.digest);
     for (int op = 0; op < LS_OP_COUNT; op++)
@@ -211,7 +211,7 @@ static ls_status keep_partials(void *context, ls_rank *rank, const ls_view *view
     partials *p = context;
     size_t n = 1;
     (void)rank;
-    if (view->crossing != LS_CROSSING_PARTIAL || view->kind != LS_VIEW_POINT || view->step > 0)
+    if (view->comm != LS_COMM_PARTIAL || view->kind != LS_VIEW_POINT || view->step > 0)
         return LS_OK;
     pthread_mutex_lock(&p->lock);
     p->seen[view->gradient][view->point]++;
@@ -250,7 +250,7 @@ START_TEST(partials_make_the_sum)
     for (size_t i = 0; i < 3 * sizeof sums / sizeof sums[0]; i++) {
         size_t k = i / 3;
         partials *p = calloc(1, sizeof *p);
-        ls_tap tap = {p, keep_partials};
+        ls_observer observer = {p, keep_partials};
         ls_run run = fixture_run(&config, &text, 1);
         ls_train_result result;
         const float *parts[64];
@@ -261,7 +261,7 @@ START_TEST(partials_make_the_sum)
         run.layout.tp = (int)(i % 3) + 1;
         run.layout.sp = run.layout.tp == 3;
         run.serial = false;
-        run.tap = &tap;
+        run.observer = &observer;
         ck_assert_int_eq(ls_train(&run, NULL, &result), LS_OK);
         const ls_assembled *whole = ls_assembly_find(assembly, p->point, p->gradient, p->layer, 0);
         float *sum = malloc(whole->count * sizeof *sum);
@@ -299,10 +299,10 @@ static ls_status hand_in(ls_rank *rank, void *argument)
 {
     ls_status status = LS_OK;
     const hands *h = argument;
-    const ls_tap *tap = ls_assembly_tap(h->assembly);
+    const ls_observer *observer = ls_assembly_observer(h->assembly);
     for (int i = 0; i < 2; i++)
         if (h->view[ls_rank_index(rank)][i])
-            LS_TRY(tap->look(tap->context, rank, h->view[ls_rank_index(rank)][i]));
+            LS_TRY(observer->look(observer->context, rank, h->view[ls_rank_index(rank)][i]));
 exit:
     return status;
 }

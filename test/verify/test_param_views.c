@@ -1,13 +1,13 @@
-/* What a tap sees of parameters, loss and norm, put together, is what the serial run has: gradients
- * before and after clipping, new values, both numbers; and of a tied parameter each use. ORDERED
- * throughout, every layout. Nothing is gathered for it. */
+/* What an observer sees of parameters, loss and norm, put together, is what the serial run has:
+ * gradients before and after clipping, new values, both numbers; and of a tied parameter each use.
+ * ORDERED throughout, every layout. Nothing is gathered for it. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "verify/assemble.h"
 #include "step_graph/graph.h"
-#include "verify/tap_models.h"
+#include "verify/observed_models.h"
 #include "run_tests.h"
 
 enum { STEPS = 2 };
@@ -42,7 +42,7 @@ static ls_status keep_step(void *context, const ls_step *step)
 static void watch(watched *w, const ls_run *run)
 {
     ls_train_result result;
-    const ls_watcher watcher = {w, NULL, keep_tensor, keep_step};
+    const ls_train_hooks watcher = {w, NULL, keep_tensor, keep_step};
     expect_ok(ls_param_table_create(&w->table, &run->config));
     for (int step = 0; step < STEPS; step++)
         for (int phase = 0; phase < 2; phase++)
@@ -61,7 +61,7 @@ static void forget(watched *w)
     ls_param_table_destroy(&w->table);
 }
 
-/* ---- held against what a tap saw ---- */
+/* ---- held against what an observer saw ---- */
 
 static const ls_assembled *seen(const ls_assembly *assembly, ls_view_kind kind, int param, int use,
                                 uint32_t step, const ls_param_table *table)
@@ -169,7 +169,7 @@ static void expect_layout(const ls_run *serial, const watched *w, const grid_of 
     run.layout.sp &= sp;
     ls_layout_describe(&run.layout, where, sizeof where);
     expect_ok(ls_assembly_create(&assembly));
-    run.tap = ls_assembly_tap(assembly);
+    run.observer = ls_assembly_observer(assembly);
     ck_assert_msg(ls_train(&run, NULL, &result) == LS_OK, "%s: %s", where, ls_error_text());
     ck_assert_str_eq(result.digest, "");
     ck_assert_msg(ls_assembly_check(assembly) == LS_OK, "%s: %s", where, ls_error_text());
@@ -238,11 +238,11 @@ START_TEST(copies_that_differ)
     for (int no_digest = 0; no_digest < 2; no_digest++) {
         ls_train_result result = {0};
         meddler m = {0};
-        const ls_tap tap = {&m, meddle};
+        const ls_observer observer = {&m, meddle};
         pthread_mutex_init(&m.lock, NULL);
         run.serial = false;
         run.layout.tp = 2;
-        run.tap = &tap;
+        run.observer = &observer;
         run.no_digest = no_digest;
         ls_error_clear();
         ls_status status = ls_train(&run, NULL, &result);
@@ -267,7 +267,7 @@ static ls_status look_up(void *context, ls_rank *rank, const ls_view *view)
     finder *f = context;
     (void)rank;
     const int node = ls_graph_find_view(f->graph, view);
-    if (view->crossing != LS_CROSSING_NONE) return node < 0 ? LS_OK : LS_ERR_INTERNAL;
+    if (view->comm != LS_COMM_NONE) return node < 0 ? LS_OK : LS_ERR_INTERNAL;
     if (node < 0) f->lost++;
     if (node < 0) return LS_OK;
     f->found[node]++;
@@ -289,12 +289,12 @@ START_TEST(nodes_of_views)
     ls_param_table *table;
     ls_train_result result;
     finder f = {0};
-    const ls_tap tap = {&f, look_up};
+    const ls_observer observer = {&f, look_up};
     expect_ok(ls_param_table_create(&table, &config));
     expect_ok(ls_graph_create(&f.graph, table, config.batch, config.seq));
     f.found = calloc(f.graph->count, sizeof *f.found);
     run.serial = false;
-    run.tap = &tap;
+    run.observer = &observer;
     expect_ok(ls_train(&run, NULL, &result));
     ck_assert_uint_eq(f.lost, 0);
     for (size_t i = 0; i < f.graph->count; i++) {

@@ -1,17 +1,18 @@
-/* What a tap says that it shows is what it shows: forward the serial model's own arrays, backward
- * that which a parameter's gradient is a sum of. A parallel pass against a serial one, ORDERED. */
+/* What an observer says that it shows is what it shows: forward the serial model's own arrays,
+ * backward that which a parameter's gradient is a sum of. A parallel pass against a serial one,
+ * ORDERED. */
 #include <stdlib.h>
 
 #include "lockstep/numerics/gemm.h"
 #include "lockstep/numerics/tree.h"
 #include "verify/assemble.h"
-#include "verify/tap_models.h"
+#include "verify/observed_models.h"
 #include "serial/serial_parts.h"
 #include "train/checkpoint.h"
 #include "train/training.h"
 #include "run_tests.h"
 
-/* The first step of a model, serial and seen by a tap. */
+/* The first step of a model, serial and seen by an observer. */
 typedef struct pair {
     ls_config config;
     ls_run run;
@@ -38,7 +39,7 @@ static void begin(pair *p, model m)
     p->run.serial = false;
     p->run.layout.tp = 2;
     p->run.layout.micro_batches = 2;
-    p->run.tap = ls_assembly_tap(p->seen);
+    p->run.observer = ls_assembly_observer(p->seen);
     expect_ok(ls_train(&p->run, NULL, &result));
     ls_train_result_free(&result);
     expect_ok(ls_assembly_check(p->seen));
@@ -134,7 +135,7 @@ START_TEST(sums_with_the_residual)
     config.dropout = 0;
     p.run.config = config;
     expect_ok(ls_assembly_create(&dry));
-    p.run.tap = ls_assembly_tap(dry);
+    p.run.observer = ls_assembly_observer(dry);
     expect_ok(ls_train(&p.run, NULL, &result));
     ls_train_result_free(&result);
     static const ls_point sums[][3] = {

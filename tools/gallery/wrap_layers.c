@@ -71,18 +71,18 @@ static ls_mlp wrong_mlp(const ls_mlp *mlp)
 }
 
 ls_status ls_mlp_forward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *y,
-                         const ls_mlp_kept *kept, const ls_real *x, ls_axis tokens)
+                         const ls_mlp_saved *saved, const ls_real *x, ls_axis tokens)
 {
     const ls_mlp wrong = wrong_mlp(mlp);
-    return right_mlp_forward(tp, &wrong, y, kept, x, tokens);
+    return right_mlp_forward(tp, &wrong, y, saved, x, tokens);
 }
 
 ls_status ls_mlp_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *dx,
-                          const ls_real *dy, const ls_mlp_kept *kept, const ls_real *x,
+                          const ls_real *dy, const ls_mlp_saved *saved, const ls_real *x,
                           ls_axis tokens)
 {
     const ls_mlp wrong = wrong_mlp(mlp);
-    return right_mlp_backward(tp, &wrong, dx, dy, kept, x, tokens);
+    return right_mlp_backward(tp, &wrong, dx, dy, saved, x, tokens);
 }
 
 /* ---- attention ---- */
@@ -142,11 +142,12 @@ void ls_rotary_backward(ls_real *dx, const ls_real *cos, const ls_real *sin, siz
 
 /* Sums over the ranks that share a key/value head are those over another group than tp. */
 ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_attention_block *block,
-                                      ls_real *dx, const ls_real *dy, const ls_attention_kept *kept,
-                                      const ls_real *x, const ls_batch *batch)
+                                      ls_real *dx, const ls_real *dy,
+                                      const ls_attention_saved *saved, const ls_real *x,
+                                      const ls_batch *batch)
 {
     ls_call_now.attention = tp->group;
-    const ls_status status = right_attention_block_backward(tp, block, dx, dy, kept, x, batch);
+    const ls_status status = right_attention_block_backward(tp, block, dx, dy, saved, x, batch);
     ls_call_now.attention = NULL;
     return status;
 }

@@ -7,8 +7,8 @@
 #include "lockstep/comm/channel.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/layout/placement.h"
-#include "comm/bring_together.h"
-#include "parallel/data/step_look.h"
+#include "comm/all_reduce_owned.h"
+#include "parallel/data/observe_step.h"
 #include "parallel/transformer/stage_state.h"
 #include "pipeline/executor_state.h"
 #include "wrapped.h"
@@ -24,7 +24,7 @@ LS_RIGHT(send_receive);
 LS_RIGHT(add_uses);
 LS_RIGHT(shared_squares_seen);
 LS_RIGHT(first_holder);
-LS_RIGHT(bring_together);
+LS_RIGHT(all_reduce_owned);
 LS_RIGHT(shard_step);
 
 /* ---- targets ---- */
@@ -45,7 +45,7 @@ exit:
     return status;
 }
 
-ls_status ls_count_valid_seen(ls_step_look look, ls_group *dp, const ls_config *config,
+ls_status ls_count_valid_seen(ls_step_observer look, ls_group *dp, const ls_config *config,
                               const ls_batch *batch, ls_valid *ret_valid)
 {
     ls_status status = LS_OK;
@@ -140,7 +140,7 @@ void ls_add_uses(ls_store *store)
 
 /* ---- clipping and update ---- */
 
-ls_status ls_shared_squares_seen(ls_step_look look, ls_group *model, const ls_layout *layout,
+ls_status ls_shared_squares_seen(ls_step_observer look, ls_group *model, const ls_layout *layout,
                                  const ls_store *store, ls_arena *temporary, double *ret_squares)
 {
     ls_call_now.squares = true;
@@ -160,14 +160,14 @@ int ls_first_holder(const ls_param_table *table, const ls_layout *layout, size_t
     return right_first_holder(table, layout, param, granule);
 }
 
-ls_status ls_bring_together(ls_group *group, void *out, const void *in, size_t count,
-                            ls_dtype dtype, ls_arena *temporary)
+ls_status ls_all_reduce_owned(ls_group *group, void *out, const void *in, size_t count,
+                              ls_dtype dtype, ls_arena *temporary)
 {
     if (ls_call_now.squares && ls_faulty(LS_FAULT_CLIPPING_PER_RANK)) {
         memmove(out, in, count * ls_dtype_bytes(dtype));
         return LS_OK;
     }
-    return right_bring_together(group, out, in, count, dtype, temporary);
+    return right_all_reduce_owned(group, out, in, count, dtype, temporary);
 }
 
 void ls_shard_step(ls_store *store, const ls_update *update)

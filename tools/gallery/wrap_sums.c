@@ -2,7 +2,7 @@
 #include "call.h"
 #include "lockstep/parallel/sequence/sequence_parallel.h"
 #include "lockstep/parallel/tensor/reduced_product.h"
-#include "parallel/data/step_look.h"
+#include "parallel/data/observe_step.h"
 #include "parallel/sequence/token_sums.h"
 #include "wrapped.h"
 #include "wrong_values.h"
@@ -84,7 +84,7 @@ ls_status ls_all_reduce_forest(ls_group *group, void *out, const void *in, size_
     return LS_OK;
 }
 
-ls_status ls_reduce_gradients_seen(ls_step_look look, ls_group *dp, ls_store *store,
+ls_status ls_reduce_gradients_seen(ls_step_observer look, ls_group *dp, ls_store *store,
                                    ls_batch_cut cut)
 {
     ls_status status = LS_OK;

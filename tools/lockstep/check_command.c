@@ -83,7 +83,7 @@ static const char *nearest_judged(const ls_judgement *judgement, const char *nam
     return near;
 }
 
-static ls_status look_at(const checked *c, ls_look **ret_look)
+static ls_status look_at(const checked *c, ls_inspection **ret_look)
 {
     ls_status status = LS_OK;
     const char *name = c->settings->show;
@@ -94,7 +94,7 @@ static ls_status look_at(const checked *c, ls_look **ret_look)
         LS_FAIL(LS_ERR_INPUT, "--show %s: no tensor of this name was judged%s%s%s", ls_show(name),
                 near ? "; is " : "", near ? near : "", near ? " meant?" : "");
     }
-    LS_TRY(ls_look_create(ret_look, c->judgement, judged));
+    LS_TRY(ls_inspection_create(ret_look, c->judgement, judged));
 exit:
     return status;
 }
@@ -108,7 +108,7 @@ ls_status check_command(const command_spec *command, int argc, const char *const
     ls_candidate *candidate = NULL;
     ls_judgement *judgement = NULL;
     ls_findings *findings = NULL;
-    ls_look *look = NULL;
+    ls_inspection *look = NULL;
     LS_TRY(read_check_settings(&s, command, argc, argv));
     if (s.help) goto exit;
     interrupts_end_after(1);
@@ -128,7 +128,7 @@ ls_status check_command(const command_spec *command, int argc, const char *const
     if (judgement->different > 0 || ls_job_nothing_judged(judgement)) status = LS_DIFFERENT;
 exit:
     ls_progress_clear(&progress.progress);
-    ls_look_destroy(&look);
+    ls_inspection_destroy(&look);
     ls_findings_destroy(&findings);
     ls_judgement_destroy(&judgement);
     ls_candidate_close(&candidate);

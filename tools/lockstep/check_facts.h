@@ -21,7 +21,7 @@ typedef struct checked {
     const ls_candidate *candidate;
     const ls_judgement *judgement;
     const ls_findings *findings;
-    const ls_look *look; /* of --show; NULL: none */
+    const ls_inspection *look; /* of --show; NULL: none */
 } checked;
 
 /* ---- check_text.c ---- */

@@ -120,7 +120,7 @@ static json_t *json_finding(const checked *c, const ls_finding *finding)
                      missing, "before", before, "if_computed", json_finer(c, finding));
 }
 
-static json_t *json_dimension(const ls_look_dimension *of)
+static json_t *json_dimension(const ls_inspection_dimension *of)
 {
     json_t *blocks = json_array();
     for (size_t i = 0; i < of->blocks; i++)
@@ -132,7 +132,7 @@ static json_t *json_dimension(const ls_look_dimension *of)
 
 static json_t *json_look(const checked *c)
 {
-    const ls_look *look = c->look;
+    const ls_inspection *look = c->look;
     const ls_graph_node *node = &c->golden->graph->nodes[look->judged->golden->node];
     char operation[OPERATION_TEXT];
     json_t *worst = json_array(), *dimensions = json_array(), *grid = json_array();

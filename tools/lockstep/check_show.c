@@ -52,7 +52,7 @@ static void print_verdict(FILE *out, const checked *c)
 static ls_status print_worst(FILE *out, const checked *c)
 {
     ls_status status = LS_OK;
-    const ls_look *look = c->look;
+    const ls_inspection *look = c->look;
     const ls_graph_node *node = &c->golden->graph->nodes[look->judged->golden->node];
     ls_text_table *table = NULL;
     char text[(int)VALUE_TEXT > (int)INDEX_TEXT ? (int)VALUE_TEXT : (int)INDEX_TEXT];
@@ -82,7 +82,7 @@ exit:
 }
 
 /* "only 12 to 23 of 24" */
-static void print_touched(FILE *out, const ls_look_dimension *of, size_t extent)
+static void print_touched(FILE *out, const ls_inspection_dimension *of, size_t extent)
 {
     if (of->touched == extent)
         fprintf(out, "all %zu", of->touched);
@@ -108,11 +108,11 @@ static const char *next_name(const char **names, int *ret_length)
 
 static void print_pattern(FILE *out, const checked *c)
 {
-    const ls_look *look = c->look;
+    const ls_inspection *look = c->look;
     const ls_graph_node *node = &c->golden->graph->nodes[look->judged->golden->node];
     const char *names = node->dim_names;
     for (int d = 0; d < node->n_dims; d++) {
-        const ls_look_dimension *of = &look->dimensions[d];
+        const ls_inspection_dimension *of = &look->dimensions[d];
         int length;
         const char *name = next_name(&names, &length);
         fprintf(out, "    %.*s: ", length, name);
@@ -129,11 +129,11 @@ static void print_pattern(FILE *out, const checked *c)
 ls_status print_where(FILE *out, const checked *c, const ls_judged *judged)
 {
     ls_status status = LS_OK;
-    ls_look *look = NULL;
+    ls_inspection *look = NULL;
     const ls_graph_node *node = &c->golden->graph->nodes[judged->golden->node];
     const char *names = node->dim_names;
     bool everywhere = true;
-    LS_TRY(ls_look_create(&look, c->judgement, judged));
+    LS_TRY(ls_inspection_create(&look, c->judgement, judged));
     for (int d = 0; d < node->n_dims; d++)
         if (look->dimensions[d].touched < node->dims[d]) everywhere = false;
     if (everywhere || look->off == 0) goto exit;
@@ -146,11 +146,11 @@ ls_status print_where(FILE *out, const checked *c, const ls_judged *judged)
     }
     fprintf(out, "; --show %s draws it\n", judged->golden->name);
 exit:
-    ls_look_destroy(&look);
+    ls_inspection_destroy(&look);
     return status;
 }
 
-static void print_picture(FILE *out, const ls_look *look)
+static void print_picture(FILE *out, const ls_inspection *look)
 {
     static const char shades[] = {'.', ':', '+', '#'};
     fprintf(out, "  where (a cell is %zu row%s x %zu column%s%s; . none, : few, + many, # all):\n",
@@ -171,7 +171,7 @@ static void print_picture(FILE *out, const ls_look *look)
 ls_status print_look(FILE *out, const checked *c)
 {
     ls_status status = LS_OK;
-    const ls_look *look = c->look;
+    const ls_inspection *look = c->look;
     const ls_golden_tensor *golden = look->judged->golden;
     char operation[OPERATION_TEXT];
     fprintf(out, "\n%s\n", golden->name);

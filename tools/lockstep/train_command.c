@@ -143,7 +143,7 @@ ls_status train_command(const command_spec *command, int argc, const char *const
     o.run->engine = s.job.run.engine;
     report->n_runs = 1;
 
-    ls_watcher watcher = {&o, on_begin, NULL, on_step};
+    ls_train_hooks watcher = {&o, on_begin, NULL, on_step};
     status = ls_train(&s.job.run, &watcher, &o.run->result);
     ls_progress_clear(&o.progress);
     if (status != LS_OK) goto exit;

@@ -86,7 +86,7 @@ static ls_status record_truth(verification *v)
 {
     ls_status status = LS_OK;
     ls_run run = v->settings->job.run;
-    ls_watcher watcher = {v, on_begin, NULL, on_step};
+    ls_train_hooks watcher = {v, on_begin, NULL, on_step};
     if (v->settings->job.no_truth) goto exit;
     run.serial = true;
     run.dtype = LS_F64;
@@ -104,7 +104,7 @@ static ls_status verify_layout(verification *v, const ls_record *serial, bool un
 {
     ls_status status = LS_OK;
     ls_run run = v->settings->job.run;
-    ls_watcher watcher = {v, on_begin, NULL, on_step};
+    ls_train_hooks watcher = {v, on_begin, NULL, on_step};
     ls_report_run *now = &v->report->runs[v->report->n_runs++];
     now->layout = run.layout = *layout;
     now->engine = run.engine = engine;
@@ -134,7 +134,7 @@ static ls_status verify_engine(verification *v, ls_engine engine)
     ls_record *serial = NULL;
     const settings *s = v->settings;
     ls_run run = s->job.run;
-    ls_watcher watcher = {v, on_begin, NULL, on_step};
+    ls_train_hooks watcher = {v, on_begin, NULL, on_step};
     ls_report_baseline *baseline = &v->report->baselines[v->report->n_baselines++];
     char time[LS_NUMBER_TEXT];
     baseline->engine = run.engine = engine;

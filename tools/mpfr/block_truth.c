@@ -143,7 +143,7 @@ static void make_series(block_truth *truth, const tested_function *f, double h)
 }
 
 /* Whether every result of the block, whose arguments begin at low in magnitude, is known without
- * looking; then *ret_same is it. */
+ * observation; then *ret_same is it. */
 static int is_saturated(series_rule rule, int negative, double low, float *ret_same)
 {
     switch (rule) {

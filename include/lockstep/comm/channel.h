@@ -37,26 +37,26 @@ LS_API ls_status ls_send_receive(ls_group *group, int to, int send_tag, const vo
                                  size_t receive_count, ls_dtype dtype) LS_MUST_USE;
 
 /* A send under way; belongs to the rank that began it. */
-typedef struct ls_sending ls_sending;
+typedef struct ls_isend ls_isend;
 
 /* Posts a message for member `peer` and returns at once: the receiver takes it straight from
  * `buffer`, nothing is copied aside, whatever the capacity. buffer: must stay as it is until
- * ls_send_is_over, ls_send_end or ls_send_withdraw has said that the receiver is done with it. Any
+ * ls_send_is_over, ls_send_end or ls_send_cancel has said that the receiver is done with it. Any
  * number may be under way. Counts as one send, here. Bytes: count e. */
 LS_API ls_status ls_send_begin(ls_group *group, int peer, int tag, const void *buffer, size_t count,
-                               ls_dtype dtype, ls_sending **ret_sending) LS_MUST_USE;
+                               ls_dtype dtype, ls_isend **ret_sending) LS_MUST_USE;
 
 /* Whether the receiver has taken it. Never waits, and does not see an abort: who asks again and
  * again also calls ls_rank_check. */
-LS_API bool ls_send_is_over(ls_sending *sending);
+LS_API bool ls_send_is_over(ls_isend *sending);
 
 /* Waits until the receiver has taken it, and frees it, also when it fails: the buffer is the
  * caller's again. NULL allowed. A rank that ends with a send that nobody has taken fails. */
-LS_API ls_status ls_send_end(ls_sending **sending) LS_MUST_USE;
+LS_API ls_status ls_send_end(ls_isend **sending) LS_MUST_USE;
 
 /* Takes it back and frees it without waiting for the receiver: for the way out after a failure,
  * before the buffer goes. NULL allowed. */
-LS_API void ls_send_withdraw(ls_sending **sending);
+LS_API void ls_send_cancel(ls_isend **sending);
 
 LS_END_DECLS
 

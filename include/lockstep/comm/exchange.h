@@ -53,7 +53,7 @@ LS_API ls_status ls_exchange_end(ls_exchange **exchange) LS_MUST_USE;
 
 /* Takes back what is under way and frees it without waiting: for the way out after a failure. NULL
  * allowed. */
-LS_API void ls_exchange_withdraw(ls_exchange **exchange);
+LS_API void ls_exchange_cancel(ls_exchange **exchange);
 
 LS_END_DECLS
 

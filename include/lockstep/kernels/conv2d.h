@@ -99,7 +99,7 @@ LS_API ls_status ls_conv2d_weight_leaf(ls_engine engine, const ls_conv2d *conv, 
 
 /* A leaf of the tree over images and granule rectangles, in the tree's order: an image, the pixels
  * of a granule, and how many additions follow the leaf when partial sums stand on a stack (as
- * ls_binary_tree_closes counts them). */
+ * ls_binary_tree_merges_after counts them). */
 typedef struct ls_conv2d_piece {
     size_t image;
     ls_rectangle outputs;

@@ -17,7 +17,7 @@ LS_API void ls_embedding_forward(ls_real *y, const ls_real *table, const int32_t
 
 /* dtable[v] = sum of dy[t] over the tokens with ids[t] == first_row + v: T inside each granule
  * (sequence) of `tokens`, T over them, the others standing as -0, so a row that no token names is
- * -0 until the caller ends the sum (ls_end_sum). dtable: rows x D, overwritten. Cost:
+ * -0 until the caller ends the sum (ls_normalize_zero). dtable: rows x D, overwritten. Cost:
  * at most extent(tokens) * D additions. Errors: LS_ERR_MEMORY (an index of the tokens by row),
  * LS_ERR_INPUT (sizes that no memory has). */
 #define ls_embedding_backward LS_TYPED(ls_embedding_backward)
@@ -26,8 +26,8 @@ LS_API ls_status ls_embedding_backward(ls_real *dtable, const ls_real *dy, const
                                        size_t rows) LS_MUST_USE;
 
 /* Ends sums whose terms may all be missing: x = x + (+0), so that -0 becomes +0 (rule 14). */
-#define ls_end_sum LS_TYPED(ls_end_sum)
-LS_API void ls_end_sum(ls_real *x, size_t n);
+#define ls_normalize_zero LS_TYPED(ls_normalize_zero)
+LS_API void ls_normalize_zero(ls_real *x, size_t n);
 
 /* LS_ERR_INPUT, naming the first place and the value, unless 0 <= ids[t] < vocab for all n;
  * `ignore` (such as -100) is allowed too when allow_ignore is set. what: "token" or "target", for

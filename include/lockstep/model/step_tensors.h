@@ -4,7 +4,7 @@
  * gradient of it. A view describes a block of a logical tensor. Its dimensions, in this order,
  * those that the point has: sequences, tokens, then a last one (model width, heads' width,
  * feed-forward width, vocabulary), of each of which the block has a run; attention probabilities
- * have heads, queries and keys after the sequences. Observers (parallel/hooks/tap.h) are shown
+ * have heads, queries and keys after the sequences. Observers (parallel/hooks/observer.h) are shown
  * views; the step graph finds its nodes by them. */
 #ifndef LS_MODEL_STEP_TENSORS_H
 #define LS_MODEL_STEP_TENSORS_H
@@ -106,17 +106,17 @@ typedef enum ls_view_kind {
  * layer reads of another one's block, forward, and gradients, those that a layer reads of its own
  * output and those that it gives back of what it read. PARTIAL and TOTAL: sums over channels of the
  * gradient of an OUTPUT; all sums over images and pixels. */
-typedef enum ls_crossing {
-    LS_CROSSING_NONE = 0,
-    LS_CROSSING_PARTIAL,  /* handed into a reduction, node lo .. hi of its tree of `leaves` leaves;
+typedef enum ls_comm_kind {
+    LS_COMM_NONE = 0,
+    LS_COMM_PARTIAL,  /* handed into a reduction, node lo .. hi of its tree of `leaves` leaves;
                              LARGEST_LOGIT: the largest of those */
-    LS_CROSSING_TOTAL,    /* what the reduction gave this rank                                 */
-    LS_CROSSING_SHARE,    /* handed into a gather, or a broadcast's root's                     */
-    LS_CROSSING_GATHERED, /* what that gave                                                    */
-    LS_CROSSING_SENT,     /* to another rank                                                   */
-    LS_CROSSING_RECEIVED,
-    LS_CROSSINGS
-} ls_crossing;
+    LS_COMM_TOTAL,    /* what the reduction gave this rank                                 */
+    LS_COMM_SHARE,    /* handed into a gather, or a broadcast's root's                     */
+    LS_COMM_GATHERED, /* what that gave                                                    */
+    LS_COMM_SENT,     /* to another rank                                                   */
+    LS_COMM_RECEIVED,
+    LS_COMM_KINDS
+} ls_comm_kind;
 
 /* A run of a dimension; whole: extent of the logical dimension. */
 typedef struct ls_view_run {
@@ -133,8 +133,8 @@ typedef struct ls_view {
     bool gradient;    /* of the loss, with respect to what the point gives forward */
     int layer;        /* -1: none */
     uint32_t step;
-    ls_crossing crossing;
-    size_t lo, hi, leaves; /* with LS_CROSSING_PARTIAL */
+    ls_comm_kind comm;
+    size_t lo, hi, leaves; /* with LS_COMM_PARTIAL */
     size_t rows, columns;  /* of granules that the tree cuts each image into (pixel_tree.h); 0:
                               the tree is T of the leaves */
     size_t skipped;        /* calls between this and the one it belongs to: several messages are one
@@ -150,7 +150,7 @@ typedef struct ls_view {
 LS_API const char *ls_point_name(ls_point point);
 
 /* "partial", "total", "share", "gathered", "sent", "received". */
-LS_API const char *ls_crossing_name(ls_crossing crossing);
+LS_API const char *ls_comm_kind_name(ls_comm_kind comm);
 
 LS_END_DECLS
 

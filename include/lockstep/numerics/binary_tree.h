@@ -29,7 +29,7 @@ LS_API bool ls_binary_tree_has(const ls_binary_tree *tree, ls_node node);
 /* A node from its leaves, one after another, on a stack of partial sums: push leaf `leaf` of node
  * `within`, then so many times replace the two on top by their sum (lower + upper). After the last
  * leaf one is left, the node's value. Cost: the depth, times that of a cut. */
-LS_API size_t ls_binary_tree_closes(const ls_binary_tree *tree, ls_node within, size_t leaf);
+LS_API size_t ls_binary_tree_merges_after(const ls_binary_tree *tree, ls_node within, size_t leaf);
 
 /* The most partial sums that this stack ever holds. */
 LS_API size_t ls_binary_tree_stack(const ls_binary_tree *tree, ls_node within);

@@ -15,7 +15,7 @@
 #include "lockstep/model/store.h"
 #include "lockstep/numerics/gemm.h"
 #include "lockstep/parallel/layout/losses.h"
-#include "lockstep/parallel/hooks/tap.h"
+#include "lockstep/parallel/hooks/observer.h"
 #include "lockstep/pipeline/schedule.h"
 
 LS_BEGIN_DECLS
@@ -27,9 +27,9 @@ typedef struct ls_executor_setup {
     const ls_schedule *schedule; /* of as many ranks, micro-batches and chunks as the layout says */
     ls_engine engine;
     bool gathered_loss;
-    size_t batch;            /* sequences of the global batch                              */
-    size_t first, sequences; /* own run of them; cut into micro-batches by ls_share_of     */
-    const ls_tap *tap;       /* who looks on; NULL: nobody. Outlives the executor          */
+    size_t batch;                /* sequences of the global batch                              */
+    size_t first, sequences;     /* own run of them; cut into micro-batches by ls_share_of     */
+    const ls_observer *observer; /* who looks on; NULL: nobody. Outlives the executor          */
 } ls_executor_setup;
 
 #define ls_executor LS_TYPED(ls_executor)
@@ -59,8 +59,8 @@ LS_API ls_status ls_executor_run(ls_executor *executor, const ls_batch *batch, l
 /* Ends the gradients once they are reduced over the data-parallel replicas: the masked sums of the
  * embedding (rule 14), then the uses of a tied embedding, which the first and the last rank of the
  * pipeline exchange, so that both add them, input use first (rule 13). 1 send and 1 receive of the
- * embedding's shard on these two, when there are two. A tap sees each use where it is made, before
- * they meet. */
+ * embedding's shard on these two, when there are two. An observer sees each use where it is made,
+ * before they meet. */
 #define ls_executor_finish LS_TYPED(ls_executor_finish)
 LS_API ls_status ls_executor_finish(ls_executor *executor) LS_MUST_USE;
 

@@ -3,8 +3,8 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/layout/placement.h"
-#include "comm/bring_together.h"
-#include "parallel/data/step_look.h"
+#include "comm/all_reduce_owned.h"
+#include "parallel/data/observe_step.h"
 
 void ls_add_uses(ls_store *store)
 {
@@ -16,7 +16,7 @@ void ls_add_uses(ls_store *store)
     }
 }
 
-ls_status ls_shared_squares_seen(ls_step_look look, ls_group *model, const ls_layout *layout,
+ls_status ls_shared_squares_seen(ls_step_observer look, ls_group *model, const ls_layout *layout,
                                  const ls_store *store, ls_arena *temporary, double *ret_squares)
 {
     ls_status status = LS_OK;
@@ -35,10 +35,11 @@ ls_status ls_shared_squares_seen(ls_step_look look, ls_group *model, const ls_la
             if (!store->slots[i].value || ls_first_holder(table, layout, i, g) != own)
                 squares[at] = -0.0;
     const ls_node leaf = {(size_t)own, (size_t)own + 1};
-    LS_TRY(ls_look_at_step(look, model, LS_VIEW_SQUARES, LS_F64, leaf, (size_t)ls_group_size(model),
-                           n, squares));
-    LS_TRY(ls_bring_together(model, squares, squares, n, LS_F64, temporary));
-    LS_TRY(ls_look_at_step(look, model, LS_VIEW_SQUARES, LS_F64, (ls_node){0, 0}, 0, n, squares));
+    LS_TRY(ls_observe_at_step(look, model, LS_VIEW_SQUARES, LS_F64, leaf,
+                              (size_t)ls_group_size(model), n, squares));
+    LS_TRY(ls_all_reduce_owned(model, squares, squares, n, LS_F64, temporary));
+    LS_TRY(
+        ls_observe_at_step(look, model, LS_VIEW_SQUARES, LS_F64, (ls_node){0, 0}, 0, n, squares));
     *ret_squares = ls_tree_sum_f64(squares, n, 1);
 exit:
     ls_arena_release(temporary, mark);
@@ -48,7 +49,7 @@ exit:
 ls_status ls_shared_squares(ls_group *model, const ls_layout *layout, const ls_store *store,
                             ls_arena *temporary, double *ret_squares)
 {
-    return ls_shared_squares_seen((ls_step_look){NULL, 0}, model, layout, store, temporary,
+    return ls_shared_squares_seen((ls_step_observer){NULL, 0}, model, layout, store, temporary,
                                   ret_squares);
 }
 

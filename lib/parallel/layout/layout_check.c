@@ -4,7 +4,7 @@
 #include "lockstep/base/show.h"
 #include "lockstep/parallel/layout/net_grids.h"
 #include "lockstep/parallel/layout/sharding.h"
-#include "parallel/layout/choices.h"
+#include "parallel/layout/legal_values.h"
 #include "base/append.h"
 
 /* Heads, feed-forward width and vocabulary are cut, and in the row-first MLP the model width: by
@@ -33,9 +33,9 @@ static ls_status refuse_tp(const ls_config *config, int tp)
     int legal[LS_CHOICES_SHOWN];
     size_t n = ls_legal_tp(config, legal, LS_CHOICES_SHOWN);
     size_t granules = ls_config_ff_axis(config).granules;
-    char list[LS_CHOICES_TEXT];
+    char list[LS_LEGAL_VALUES_TEXT];
 
-    ls_choices_text(legal, n, list);
+    ls_legal_values_text(legal, n, list);
     if (tp < 1 || config->heads % (size_t)tp)
         LS_FAIL(LS_ERR_INPUT, "--tp %d: %zu heads cannot be cut into %d equal parts; use %s", tp,
                 config->heads, tp, list);
@@ -62,14 +62,14 @@ static ls_status check_even_partition(const ls_layout *layout, size_t layers)
     size_t pp = (size_t)layout->pp, V = (size_t)layout->virtual_stages;
     if (pp > layers)
         LS_FAIL(LS_ERR_INPUT, "--pp %zu: %zu layer%s at most %zu stage%s; use %s", pp, layers, verb,
-                layers, plural(layers), ls_choices_up_to(layers, use));
+                layers, plural(layers), ls_legal_values_up_to(layers, use));
     if (pp * V > layers)
         LS_FAIL(LS_ERR_INPUT,
                 "--virtual-stages %zu: %zu layer%s at most %zu stage%s, not pp %zu x %zu; use "
                 "%s%s%s",
-                V, layers, verb, layers, plural(layers), pp, V, ls_choices_up_to(layers / pp, use),
-                V <= layers ? ", or --pp " : "",
-                V <= layers ? ls_choices_up_to(layers / V, use_pp) : "");
+                V, layers, verb, layers, plural(layers), pp, V,
+                ls_legal_values_up_to(layers / pp, use), V <= layers ? ", or --pp " : "",
+                V <= layers ? ls_legal_values_up_to(layers / V, use_pp) : "");
 exit:
     return status;
 }
@@ -147,13 +147,13 @@ static ls_status check_batch(const ls_layout *layout, const ls_config *config)
                 "--batch %zu: dp %llu x %llu micro-batch%s need %llu sequences or more; with %zu, "
                 "use --dp %s",
                 config->batch, dp, M, M == 1 ? "" : "es", need, config->batch,
-                ls_choices_up_to(config->batch, use));
+                ls_legal_values_up_to(config->batch, use));
     if (config->batch < need)
         LS_FAIL(LS_ERR_INPUT,
                 "--batch %zu: dp %llu x %llu micro-batches need %llu sequences or more; with %zu, "
                 "use --micro-batches %s",
                 config->batch, dp, M, need, config->batch,
-                ls_choices_up_to(config->batch / (size_t)dp, use));
+                ls_legal_values_up_to(config->batch / (size_t)dp, use));
 exit:
     return status;
 }

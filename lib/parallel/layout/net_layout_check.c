@@ -4,7 +4,7 @@
 
 #include "lockstep/base/show.h"
 #include "lockstep/parallel/layout/net_grids.h"
-#include "parallel/layout/choices.h"
+#include "parallel/layout/legal_values.h"
 #include "parallel/layout/net_strategy.h"
 
 enum { GRID_TEXT = 64, OPTION_TEXT = LS_NET_NAME_BYTES + GRID_TEXT };
@@ -57,7 +57,7 @@ static ls_status check_degrees(const ls_layout *layout, const ls_config *config)
         if (axes[i].ranks < 1 || (size_t)axes[i].ranks > axes[i].pixels)
             LS_FAIL(LS_ERR_INPUT, "--spatial %dx%d: the image has %zu %s%s; use %s for the %s",
                     layout->down, layout->across, axes[i].pixels, axes[i].what,
-                    axes[i].pixels == 1 ? "" : "s", ls_choices_up_to(axes[i].pixels, use),
+                    axes[i].pixels == 1 ? "" : "s", ls_legal_values_up_to(axes[i].pixels, use),
                     i == 0 ? "first number" : "second");
     if (layout->dp < 1) LS_FAIL(LS_ERR_INPUT, "--dp %d: use 1 or more", layout->dp);
     if (layout->channels < 1)
@@ -65,7 +65,7 @@ static ls_status check_degrees(const ls_layout *layout, const ls_config *config)
     if ((size_t)layout->dp > config->batch)
         LS_FAIL(LS_ERR_INPUT, "--batch %zu: dp %d needs %d images or more; with %zu, use --dp %s",
                 config->batch, layout->dp, layout->dp, config->batch,
-                ls_choices_up_to(config->batch, use));
+                ls_legal_values_up_to(config->batch, use));
     if (ls_layout_ranks(layout) < 1)
         LS_FAIL(LS_ERR_INPUT, "--dp %d, --spatial %dx%d, --channel %d: too many ranks to count",
                 layout->dp, layout->down, layout->across, layout->channels);
@@ -129,10 +129,10 @@ static ls_status check_strategy(const ls_layout *layout, const ls_config *config
                 option);
     if ((size_t)grid->down > net->height)
         LS_FAIL(LS_ERR_INPUT, "%s: the image has %zu rows; use %s down", option, net->height,
-                ls_choices_up_to(net->height, use));
+                ls_legal_values_up_to(net->height, use));
     if ((size_t)grid->across > net->width)
         LS_FAIL(LS_ERR_INPUT, "%s: the image has %zu columns; use %s across", option, net->width,
-                ls_choices_up_to(net->width, use));
+                ls_legal_values_up_to(net->width, use));
 exit:
     return status;
 }
@@ -229,16 +229,16 @@ static ls_status refuse_channels(const ls_layout *layout, const ls_net *net,
     const ls_net_layer *layer = &net->layers[l];
     const ls_strategy *source = source_of(layout, net, (int)l);
     const size_t granules = granules_of(shapes, l);
-    char option[OPTION_TEXT], list[LS_CHOICES_TEXT + 16];
+    char option[OPTION_TEXT], list[LS_LEGAL_VALUES_TEXT + 16];
     int legal[LS_CHOICES_SHOWN];
 
     if (source != NULL) {
         strategy_text(net, source, option);
-        ls_choices_text(legal, legal_of_layer(net, shapes, l, legal), list);
+        ls_legal_values_text(legal, legal_of_layer(net, shapes, l, legal), list);
         strcat(list, " for channels");
     } else {
         snprintf(option, sizeof option, "--channel %d", layout->channels);
-        ls_choices_text(legal, ls_legal_channels(net, legal, LS_CHOICES_SHOWN), list);
+        ls_legal_values_text(legal, ls_legal_channels(net, legal, LS_CHOICES_SHOWN), list);
     }
     if (granules % channels != 0)
         LS_FAIL(LS_ERR_INPUT,

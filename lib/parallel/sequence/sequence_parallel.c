@@ -2,7 +2,7 @@
 
 #include "base/size.h"
 #include "lockstep/kernels/elementwise.h"
-#include "parallel/hooks/look.h"
+#include "parallel/hooks/observe.h"
 
 /* Where each member's columns begin when a row holds one sequence, S x width. */
 static ls_status token_starts(const ls_tensor_parallel *tp, size_t S, size_t width,
@@ -27,7 +27,7 @@ ls_status ls_gather_tokens(const ls_tensor_parallel *tp, const ls_real *own, ls_
     size_t *starts;
 
     if (!tp->sequence_parallel) {
-        ls_look_next(tp, LS_POINTS, false); /* nothing crosses */
+        ls_observe_next(tp, LS_POINTS, false); /* nothing crosses */
         *ret_whole = own;
         return LS_OK;
     }
@@ -36,9 +36,9 @@ ls_status ls_gather_tokens(const ls_tensor_parallel *tp, const ls_real *own, ls_
     LS_TRY(token_starts(tp, tokens.granule, width, &starts));
     /* Shares are runs of each sequence, not of the batch: a row is a sequence, its tokens are the
      * columns. */
-    if (tp->looking) LS_TRY(ls_look_at_own_crossing(tp, LS_CROSSING_SHARE, width, own));
+    if (tp->observation) LS_TRY(ls_observe_at_own_crossing(tp, LS_COMM_SHARE, width, own));
     LS_TRY(ls_all_gather_columns(tp->group, whole, own, tokens.granules, starts, LS_REAL_DTYPE));
-    if (tp->looking) LS_TRY(ls_look_at_all_crossing(tp, LS_CROSSING_GATHERED, width, whole));
+    if (tp->observation) LS_TRY(ls_observe_at_all_crossing(tp, LS_COMM_GATHERED, width, whole));
     *ret_whole = whole;
 exit:
     return status;

@@ -1,7 +1,7 @@
 #include "parallel/sequence/token_sums.h"
 
 #include "base/size.h"
-#include "parallel/hooks/look.h"
+#include "parallel/hooks/observe.h"
 
 ls_status ls_token_sums_open(ls_token_sums *ret_sums, const ls_tensor_parallel *tp, ls_axis tokens,
                              size_t D, size_t vectors)
@@ -70,20 +70,20 @@ static ls_status look(const ls_token_sums *sums, size_t j, const ls_real *values
     const bool total = j == sums->n_nodes;
     const size_t own = ls_own_share(sums->tp, sums->tokens.granule).first;
     const ls_view_run width = ls_whole_run(sums->D);
-    for (size_t v = 0; sums->tp->looking && v < sums->added; v++) {
+    for (size_t v = 0; sums->tp->observation && v < sums->added; v++) {
         ls_view view = {.kind = LS_VIEW_SEQUENCE_GRADIENT,
                         .param = (int)sums->places[v],
                         .name = sums->table->params[sums->places[v]].name,
                         .point = LS_POINTS,
                         .gradient = true,
-                        .crossing = total ? LS_CROSSING_TOTAL : LS_CROSSING_PARTIAL};
+                        .comm = total ? LS_COMM_TOTAL : LS_COMM_PARTIAL};
         if (!total) {
             view.lo = own + sums->nodes[j].lo;
             view.hi = own + sums->nodes[j].hi;
             view.leaves = sums->tokens.granule;
         }
-        LS_TRY(
-            ls_look_show(sums->tp, view, 1, &width, values + v * sums->D, sums->vectors * sums->D));
+        LS_TRY(ls_observe_show(sums->tp, view, 1, &width, values + v * sums->D,
+                               sums->vectors * sums->D));
     }
 exit:
     return status;

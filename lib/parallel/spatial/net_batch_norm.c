@@ -85,7 +85,7 @@ static ls_status look_at_sum(const ls_sharded_net *net, const ls_net_layer_state
 {
     ls_status status = LS_OK;
     const norm *n = l->lasting;
-    if (net->setup.tap == NULL) return LS_OK;
+    if (net->setup.observer == NULL) return LS_OK;
     const ls_view view = {.point = point, .n_dims = 1, .dims = {channels_of(l)}};
     if (point != LS_POINTS) return ls_net_show_pixel_sum(net, l, false, &view, values, part);
     LS_TRY(ls_net_show_gradient(net, l, n->scale, values, 2 * n->C, part));
@@ -171,13 +171,13 @@ static ls_status forward(ls_sharded_net *net, ls_net_layer_state *l, ls_rectangl
     statistics *s = &n->statistics;
     if (C == 0) goto exit; /* nor has any other member of the group */
     *s = (statistics){NULL, NULL, NULL};
-    LS_TRY(ls_arena_alloc(net->kept, C, sizeof *s->mean, (void *)&s->mean));
-    LS_TRY(ls_arena_alloc(net->kept, C, sizeof *s->rstd, (void *)&s->rstd));
-    l->kept = s;
+    LS_TRY(ls_arena_alloc(net->saved, C, sizeof *s->mean, (void *)&s->mean));
+    LS_TRY(ls_arena_alloc(net->saved, C, sizeof *s->rstd, (void *)&s->rstd));
+    l->saved = s;
     const leaf_terms terms = {
         .x = x, .mean = s->mean, .x_layout = ls_net_layout_of(x_box), .channels = C};
     if (net->batch.dropout) {
-        LS_TRY(ls_arena_alloc(net->kept, C, sizeof *s->squares, (void *)&s->squares));
+        LS_TRY(ls_arena_alloc(net->saved, C, sizeof *s->squares, (void *)&s->squares));
         LS_TRY(take_statistics(net, l, s, &terms));
     } else {
         memcpy(s->mean, n->running_mean->value, C * sizeof *s->mean);
@@ -196,7 +196,7 @@ static void after(ls_sharded_net *net, ls_net_layer_state *l)
 {
     (void)net;
     const norm *n = l->lasting;
-    const statistics *s = l->kept;
+    const statistics *s = l->saved;
     if (s != NULL && s->squares != NULL)
         ls_batch_norm_running(n->running_mean->value, n->running_variance->value, s->mean,
                               s->squares, values_of(l), l->layer->momentum, n->C);
@@ -206,7 +206,7 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
 {
     ls_status status = LS_OK;
     const norm *n = l->lasting;
-    const statistics *s = l->kept;
+    const statistics *s = l->saved;
     const size_t C = n->C, mark = ls_arena_mark(net->temporary);
     const ls_net_input *in = &l->input[0];
     const ls_image_layout layout = ls_net_layout_of(&l->own);

@@ -294,7 +294,7 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     LS_TRY(end_halo(net, l, &exchange, halo));
     if (dx[0] != NULL) LS_TRY(backward_input(net, l, dx[0], dy));
 exit:
-    ls_exchange_withdraw(&exchange);
+    ls_exchange_cancel(&exchange);
     ls_arena_release(net->temporary, mark);
     return status;
 }

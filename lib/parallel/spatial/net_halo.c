@@ -29,7 +29,7 @@ ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, ls_point po
     LS_TRY(ls_net_show_received(net, &l->dy_halo, point, &l->read_by, halo, dtype));
     *ret_values = halo;
 exit:
-    ls_exchange_withdraw(&exchange);
+    ls_exchange_cancel(&exchange);
     return status;
 }
 

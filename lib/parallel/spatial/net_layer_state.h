@@ -73,10 +73,10 @@ typedef struct ls_net_layer_state {
                              channels ascending; NULL where channels are not cut        */
     ls_arena *gradients;  /* dy, and what the readers give                              */
     const struct LS_TYPED(ls_net_operations) * operations;
-    ls_real *y;    /* the own block, in net->kept: from forward to backward      */
+    ls_real *y;    /* the own block, in net->saved: from forward to backward      */
     ls_real *dy;   /* its gradient, during the backward pass                     */
-    void *kept;    /* what the kind keeps from forward to backward, in net->kept; NULL at its first
-                      call of a forward pass */
+    void *saved;   /* what the kind keeps from forward to backward, in net->saved; NULL at its first
+                     call of a forward pass */
     void *lasting; /* what the kind made in `create`; in net->lasting            */
 } ls_net_layer_state;
 
@@ -89,7 +89,7 @@ struct ls_sharded_net {
     ls_net_grids grids;
     ls_memory *memory;
     ls_arena *lasting;   /* as long as the network; tables, on nobody's account */
-    ls_arena *kept;      /* from forward to backward                     */
+    ls_arena *saved;     /* from forward to backward                     */
     ls_arena *temporary; /* during one call of a kind, which gives back what it took */
     ls_arena *handed;    /* the same, for what goes into a reduction     */
     ls_net_layer_state *layers;
@@ -173,8 +173,8 @@ ls_status ls_net_slot(const ls_sharded_net *net, const ls_net_layer_state *l, ls
 ls_status ls_net_sum_gradient(const ls_sharded_net *net, const ls_net_layer_state *l, ls_slot *slot,
                               const ls_real *values) LS_MUST_USE;
 
-/* Shows the block `box` of layer `number`'s output, or of the gradient of that, to the tap; nothing
- * without one, or when the box is empty. */
+/* Shows the block `box` of layer `number`'s output, or of the gradient of that, to the observer;
+ * nothing without one, or when the box is empty. */
 #define ls_net_show_block LS_TYPED(ls_net_show_block)
 ls_status ls_net_show_block(const ls_sharded_net *net, size_t number, bool gradient,
                             const ls_image_box *box, const ls_real *values) LS_MUST_USE;
@@ -218,7 +218,7 @@ ls_status ls_net_show_pixel_sum(const ls_sharded_net *net, const ls_net_layer_st
 static inline void ls_net_fill_node(ls_view *view, const ls_pixel_tree *pixels, ls_node node)
 {
     const bool cut = pixels->rows * pixels->columns > 1;
-    view->crossing = LS_CROSSING_PARTIAL;
+    view->comm = LS_COMM_PARTIAL;
     view->lo = node.lo;
     view->hi = node.hi;
     view->leaves = pixels->images * pixels->rows * pixels->columns;

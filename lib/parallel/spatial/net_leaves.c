@@ -21,7 +21,7 @@ ls_status ls_net_leaves_create(ls_net_leaves **ret_leaves, ls_arena *arena,
             *next++ = (ls_net_leaf){area.first - first_image,
                                     ls_rectangle_of_granules(area.granules, pixels->rows,
                                                              pixels->columns, height, width),
-                                    ls_binary_tree_closes(&tree, nodes[j], leaf),
+                                    ls_binary_tree_merges_after(&tree, nodes[j], leaf),
                                     leaf + 1 == nodes[j].hi};
         }
     }

@@ -15,7 +15,7 @@
 typedef struct ls_net_leaf {
     size_t image; /* counted from the member's first */
     ls_rectangle pixels;
-    size_t closes; /* additions that follow, as ls_binary_tree_closes counts them */
+    size_t closes; /* additions that follow, as ls_binary_tree_merges_after counts them */
     bool last;     /* of its node */
 } ls_net_leaf;
 

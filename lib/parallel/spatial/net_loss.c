@@ -5,7 +5,7 @@
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/numerics/tree.h"
-#include "parallel/hooks/look_at_param.h"
+#include "parallel/hooks/observe_param.h"
 
 static const ls_net_layer_state *last_of(const ls_sharded_net *net)
 {
@@ -52,10 +52,10 @@ static ls_status look_at_parts(const ls_sharded_net *net, const ls_net_sums *sum
                                const ls_real *parts)
 {
     ls_status status = LS_OK;
-    const ls_step_look look = {net->setup.tap, net->batch.step};
+    const ls_step_observer look = {net->setup.observer, net->batch.step};
     for (size_t j = 0; j < sums->n_nodes && sums->plan->members > 1; j++)
-        LS_TRY(ls_look_at_step(look, sums->members, LS_VIEW_LOSS_SUMS, LS_REAL_DTYPE,
-                               sums->nodes[j], sums->tree.leaves, 1, &parts[j]));
+        LS_TRY(ls_observe_at_step(look, sums->members, LS_VIEW_LOSS_SUMS, LS_REAL_DTYPE,
+                                  sums->nodes[j], sums->tree.leaves, 1, &parts[j]));
 exit:
     return status;
 }
@@ -63,10 +63,10 @@ exit:
 static ls_status look_at_total(const ls_sharded_net *net, const ls_net_sums *sums,
                                const ls_real *total)
 {
-    const ls_step_look look = {net->setup.tap, net->batch.step};
+    const ls_step_observer look = {net->setup.observer, net->batch.step};
     if (sums->plan->members == 1) return LS_OK;
-    return ls_look_at_step(look, sums->members, LS_VIEW_LOSS_SUMS, LS_REAL_DTYPE, (ls_node){0, 0},
-                           0, 1, total);
+    return ls_observe_at_step(look, sums->members, LS_VIEW_LOSS_SUMS, LS_REAL_DTYPE,
+                              (ls_node){0, 0}, 0, 1, total);
 }
 
 ls_status ls_net_loss_forward(ls_sharded_net *net, ls_real *ret_loss)
@@ -81,8 +81,8 @@ ls_status ls_net_loss_forward(ls_sharded_net *net, ls_real *ret_loss)
     const size_t mark = ls_arena_mark(net->temporary), handed = ls_arena_mark(net->handed);
     ls_real *losses = NULL, *logit = NULL, *sum_z = NULL, *parts = NULL, total = 0;
 
-    LS_TRY(ls_arena_alloc(net->kept, rows, sizeof *net->max, (void *)&net->max));
-    LS_TRY(ls_arena_alloc(net->kept, rows, sizeof *net->sum_exp, (void *)&net->sum_exp));
+    LS_TRY(ls_arena_alloc(net->saved, rows, sizeof *net->max, (void *)&net->max));
+    LS_TRY(ls_arena_alloc(net->saved, rows, sizeof *net->sum_exp, (void *)&net->sum_exp));
     LS_TRY(ls_arena_alloc(net->temporary, rows, sizeof *losses, (void *)&losses));
     LS_TRY(ls_arena_alloc(net->temporary, rows, sizeof *logit, (void *)&logit));
     if (smoothing > 0) LS_TRY(ls_arena_alloc(net->temporary, rows, sizeof *sum_z, (void *)&sum_z));

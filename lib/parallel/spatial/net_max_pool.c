@@ -12,11 +12,11 @@ static ls_status forward(ls_sharded_net *net, ls_net_layer_state *l, ls_rectangl
 {
     ls_status status = LS_OK;
     const ls_window window = ls_net_window(l->layer, l->input[0].shape);
-    int32_t *place = l->kept; /* laid out as y */
+    int32_t *place = l->saved; /* laid out as y */
     if (place == NULL)
         LS_TRY(
-            ls_arena_alloc(net->kept, ls_image_box_count(&l->own), sizeof *place, (void *)&place));
-    l->kept = place;
+            ls_arena_alloc(net->saved, ls_image_box_count(&l->own), sizeof *place, (void *)&place));
+    l->saved = place;
     ls_max_pool_forward(&window, l->own.images.count, l->own.channels.count, l->y, place,
                         ls_net_layout_of(&l->own), outputs, x, ls_net_layout_of(x_box));
 exit:
@@ -33,7 +33,7 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     const void *place = NULL;
     if (dx[0] == NULL) goto exit;
     LS_TRY(ls_net_dy_halo(net, l, &dy));
-    LS_TRY(ls_net_halo_of(net, l, LS_POINT_PLACES, l->kept, LS_I32, &place));
+    LS_TRY(ls_net_halo_of(net, l, LS_POINT_PLACES, l->saved, LS_I32, &place));
     ls_max_pool_backward(&window, takes->images.count, takes->channels.count, dx[0],
                          ls_net_layout_of(takes), takes->area, dy, place,
                          ls_net_layout_of(&l->read_by));

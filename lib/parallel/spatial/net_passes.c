@@ -42,7 +42,7 @@ static ls_status take_image(ls_sharded_net *net, ls_net_input *input)
     const ls_rectangle area = box->area;
     const size_t rows = net->net->height, columns = net->net->width;
     ls_real *x = NULL;
-    LS_TRY(take(net->kept, box, &x));
+    LS_TRY(take(net->saved, box, &x));
     input->x = x;
     for (size_t n = 0; n < box->images.count; n++)
         for (size_t c = 0; c < box->channels.count; c++) {
@@ -101,8 +101,8 @@ static ls_status forward_layer(ls_sharded_net *net, ls_net_layer_state *l)
     ls_status status = LS_OK;
     ls_exchange *exchange[2] = {NULL, NULL};
     label(net, l->layer->name, NULL);
-    l->kept = NULL;
-    LS_TRY(take(net->kept, &l->own, &l->y));
+    l->saved = NULL;
+    LS_TRY(take(net->saved, &l->own, &l->y));
     for (int i = 0; i < l->n_inputs; i++) {
         ls_net_input *input = &l->input[i];
         if (input->from == LS_NET_IMAGE) {
@@ -112,7 +112,7 @@ static ls_status forward_layer(ls_sharded_net *net, ls_net_layer_state *l)
         } else {
             const ls_real *from = net->layers[input->from].y;
             ls_real *x = NULL;
-            LS_TRY(take(net->kept, &input->reads, &x));
+            LS_TRY(take(net->saved, &input->reads, &x));
             label_exchange(net, l, input);
             LS_TRY(ls_net_show_sent(net, &input->arrive, LS_POINT_OUTPUT, &input->has, from,
                                     LS_REAL_DTYPE));
@@ -124,7 +124,7 @@ static ls_status forward_layer(ls_sharded_net *net, ls_net_layer_state *l)
     LS_TRY(make_outputs(net, l, exchange));
     LS_TRY(ls_net_show_block(net, l->number, false, &l->own, l->y));
 exit:
-    for (int i = 0; i < 2; i++) ls_exchange_withdraw(&exchange[i]);
+    for (int i = 0; i < 2; i++) ls_exchange_cancel(&exchange[i]);
     return status;
 }
 
@@ -133,7 +133,7 @@ ls_status ls_sharded_net_forward(ls_sharded_net *net, const ls_batch *batch, ls_
     ls_status status = LS_OK;
     ls_real loss = 0;
     net->forward_done = false;
-    ls_arena_release(net->kept, 0);
+    ls_arena_release(net->saved, 0);
     LS_TRY(ls_net_check_batch(net, batch));
     net->batch = *batch;
     for (size_t n = 0; n < net->net->count; n++) {
@@ -204,7 +204,7 @@ static ls_status backward_layer(ls_sharded_net *net, ls_net_layer_state *l)
                                         LS_REAL_DTYPE));
     }
 exit:
-    for (int i = 0; i < 2; i++) ls_exchange_withdraw(&exchange[i]);
+    for (int i = 0; i < 2; i++) ls_exchange_cancel(&exchange[i]);
     ls_arena_release(net->temporary, mark);
     return status;
 }
@@ -228,7 +228,7 @@ ls_status ls_sharded_net_backward(ls_sharded_net *net)
         l->dy = NULL;
         ls_arena_release(l->gradients, 0);
     }
-    ls_arena_release(net->kept, 0);
+    ls_arena_release(net->saved, 0);
 exit:
     return status;
 }

@@ -19,8 +19,8 @@ static ls_status forward(ls_sharded_net *net, ls_net_layer_state *l, ls_rectangl
     ls_status status = LS_OK;
     const ls_response_norm norm = ls_net_response_norm(l->layer, l->shape);
     ls_real *d = NULL;
-    LS_TRY(ls_arena_alloc(net->kept, ls_image_box_count(&l->own), sizeof *d, (void *)&d));
-    l->kept = d;
+    LS_TRY(ls_arena_alloc(net->saved, ls_image_box_count(&l->own), sizeof *d, (void *)&d));
+    l->saved = d;
     ls_response_norm_forward(&norm, l->own.images.count, ls_rectangle_count(outputs), l->y, d,
                              channels_of(&l->own), x, channels_of(x_box));
 exit:
@@ -37,7 +37,7 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     const void *d = NULL;
     if (dx[0] == NULL) goto exit;
     LS_TRY(ls_net_dy_halo(net, l, &dy));
-    LS_TRY(ls_net_halo_of(net, l, LS_POINT_NORM_SUM, l->kept, LS_REAL_DTYPE, &d));
+    LS_TRY(ls_net_halo_of(net, l, LS_POINT_NORM_SUM, l->saved, LS_REAL_DTYPE, &d));
     ls_response_norm_backward(&norm, in->takes.images.count, ls_rectangle_count(in->takes.area),
                               dx[0], channels_of(&in->takes), dy, in->x, d,
                               channels_of(&l->read_by));

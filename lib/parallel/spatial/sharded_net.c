@@ -125,7 +125,7 @@ ls_status ls_sharded_net_create(ls_sharded_net **ret_net, const ls_sharded_net_s
     LS_NEW(net->layers, net->net->count);
     LS_NEW(net->sums, net->net->count + 1);
     LS_TRY(ls_arena_create(&net->lasting, NULL, LS_MEM_TEMPORARY)); /* tables: as in stages */
-    LS_TRY(ls_arena_create(&net->kept, net->memory, LS_MEM_ACTIVATIONS));
+    LS_TRY(ls_arena_create(&net->saved, net->memory, LS_MEM_ACTIVATIONS));
     LS_TRY(ls_arena_create(&net->temporary, net->memory, LS_MEM_TEMPORARY));
     LS_TRY(ls_arena_create(&net->handed, net->memory, LS_MEM_COMMUNICATION));
     for (size_t n = 0; n < net->net->count; n++) LS_TRY(fill_layer(net, n));
@@ -157,7 +157,7 @@ void ls_sharded_net_destroy(ls_sharded_net **net)
     for (size_t i = 0; i < old->n_sums; i++) ls_net_sums_destroy(&old->sums[i]);
     ls_arena_destroy(&old->handed);
     ls_arena_destroy(&old->temporary);
-    ls_arena_destroy(&old->kept);
+    ls_arena_destroy(&old->saved);
     ls_arena_destroy(&old->lasting);
     free(old->sums);
     free(old->layers);

@@ -10,25 +10,25 @@
 #include "parallel/tensor/weight_gradient.h"
 
 ls_status ls_attention_keep(const ls_tensor_parallel *tp, const ls_attention_block *block, size_t B,
-                            size_t S, ls_arena *arena, ls_attention_kept *ret_kept)
+                            size_t S, ls_arena *arena, ls_attention_saved *ret_kept)
 {
     ls_status status = LS_OK;
     ls_attention_shard own = ls_attention_shard_of(tp, block);
-    ls_attention_kept kept;
+    ls_attention_saved saved;
 
     LS_TRY(ls_arena_alloc(arena, ls_size_product(B, S, own.q_width), sizeof(ls_real),
-                          (void *)&kept.q));
+                          (void *)&saved.q));
     LS_TRY(ls_arena_alloc(arena, ls_size_product(B, S, own.kv_width), sizeof(ls_real),
-                          (void *)&kept.k));
+                          (void *)&saved.k));
     LS_TRY(ls_arena_alloc(arena, ls_size_product(B, S, own.kv_width), sizeof(ls_real),
-                          (void *)&kept.v));
-    kept.P = NULL;
+                          (void *)&saved.v));
+    saved.P = NULL;
     if (!block->recompute_core)
         LS_TRY(ls_arena_alloc(arena, ls_size_product(B, own.heads, S, S), sizeof(ls_real),
-                              (void *)&kept.P));
+                              (void *)&saved.P));
     LS_TRY(ls_arena_alloc(arena, ls_size_product(B, S, own.q_width), sizeof(ls_real),
-                          (void *)&kept.o));
-    *ret_kept = kept;
+                          (void *)&saved.o));
+    *ret_kept = saved;
 exit:
     return status;
 }
@@ -47,7 +47,7 @@ exit:
 }
 
 ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_attention_block *block,
-                                     ls_real *y, const ls_attention_kept *kept, const ls_real *x,
+                                     ls_real *y, const ls_attention_saved *saved, const ls_real *x,
                                      const ls_batch *batch)
 {
     ls_status status = LS_OK;
@@ -56,27 +56,28 @@ ls_status ls_attention_block_forward(const ls_tensor_parallel *tp, const ls_atte
     ls_axis tokens = ls_batch_tokens(batch);
     ls_tensor_parallel inside = ls_inside_block(tp);
 
-    ls_look_next(tp, LS_POINT_NORM1, false);
+    ls_observe_next(tp, LS_POINT_NORM1, false);
     LS_TRY(ls_gather_tokens(tp, x, tokens, block->D, &x));
-    LS_TRY(ls_column_linear_forward(&inside, kept->q, x, block->w_q, block->b_q, tokens, block->D,
+    LS_TRY(ls_column_linear_forward(&inside, saved->q, x, block->w_q, block->b_q, tokens, block->D,
                                     &block->heads));
-    LS_TRY(kv_project(tp, &own, kept->k, x, block->w_k, block->b_k, tokens, block->D));
-    LS_TRY(kv_project(tp, &own, kept->v, x, block->w_v, block->b_v, tokens, block->D));
+    LS_TRY(kv_project(tp, &own, saved->k, x, block->w_k, block->b_k, tokens, block->D));
+    LS_TRY(kv_project(tp, &own, saved->v, x, block->w_v, block->b_v, tokens, block->D));
     ls_arena_release(tp->temporary, mark); /* what was gathered */
 
-    LS_TRY(ls_attention_core_forward(tp, block, kept, batch));
-    ls_look_next(tp, LS_POINT_ATTENTION, false);
-    LS_TRY(ls_row_linear_forward(tp, y, kept->o, block->w_o, block->b_o, tokens, &block->heads,
+    LS_TRY(ls_attention_core_forward(tp, block, saved, batch));
+    ls_observe_next(tp, LS_POINT_ATTENTION, false);
+    LS_TRY(ls_row_linear_forward(tp, y, saved->o, block->w_o, block->b_o, tokens, &block->heads,
                                  block->D));
-    LS_TRY(ls_look_own(tp, LS_POINT_ATTENTION, false, block->D, y));
+    LS_TRY(ls_observe_own(tp, LS_POINT_ATTENTION, false, block->D, y));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;
 }
 
 ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_attention_block *block,
-                                      ls_real *dx, const ls_real *dy, const ls_attention_kept *kept,
-                                      const ls_real *x, const ls_batch *batch)
+                                      ls_real *dx, const ls_real *dy,
+                                      const ls_attention_saved *saved, const ls_real *x,
+                                      const ls_batch *batch)
 {
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
@@ -96,14 +97,14 @@ ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_att
                           (void *)&dv));
 
     /* y = o W_o + b_o */
-    LS_TRY(ls_look_own(tp, LS_POINT_ATTENTION, true, D, dy));
-    ls_look_next(tp, LS_POINT_ATTENTION, true);
-    LS_TRY(ls_row_linear_backward(tp, d_o, block->dw_o, block->db_o, dy, kept->o, block->w_o,
+    LS_TRY(ls_observe_own(tp, LS_POINT_ATTENTION, true, D, dy));
+    ls_observe_next(tp, LS_POINT_ATTENTION, true);
+    LS_TRY(ls_row_linear_backward(tp, d_o, block->dw_o, block->db_o, dy, saved->o, block->w_o,
                                   tokens, &block->heads, D));
-    LS_TRY(ls_look_run(tp, LS_POINT_HEADS, true, ls_query_run(block, &own), d_o));
-    LS_TRY(ls_attention_core_backward(tp, block, dq, dk, dv, d_o, kept, batch));
+    LS_TRY(ls_observe_run(tp, LS_POINT_HEADS, true, ls_query_run(block, &own), d_o));
+    LS_TRY(ls_attention_core_backward(tp, block, dq, dk, dv, d_o, saved, batch));
     /* q, k, v = x W_q + b_q, ... */
-    ls_look_next(tp, LS_POINT_NORM1, false);
+    ls_observe_next(tp, LS_POINT_NORM1, false);
     LS_TRY(ls_gather_tokens(tp, x, tokens, D, &x));
     LS_TRY(ls_column_linear_backward(&inside, NULL, block->dw_q, block->db_q, dq, x, block->w_q,
                                      tokens, D, &block->heads));
@@ -120,7 +121,7 @@ ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_att
         {dq, own.q_width, block->w_q, own.q_width, own.width, 1, 0},
         {dk + begin, own.kv_width, block->w_k + begin, own.kv_width, own.width, own.group, phase},
         {dv + begin, own.kv_width, block->w_v + begin, own.kv_width, own.width, own.group, phase}};
-    ls_look_next(tp, LS_POINT_NORM1, true);
+    ls_observe_next(tp, LS_POINT_NORM1, true);
     LS_TRY(ls_reduced_product(tp, LS_TRANS, tokens, whole, &block->heads, terms, 3, dx));
 exit:
     ls_arena_release(tp->temporary, mark);

@@ -10,31 +10,15 @@
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/kernels/rotary.h"
 
-ls_attention_shard ls_attention_shard_of(const ls_tensor_parallel *tp,
-                                         const ls_attention_block *block)
-{
-    size_t rank = (size_t)ls_group_rank(tp->group);
-    ls_attention_shard own;
-    own.first = block->heads.bounds[rank];
-    own.heads = block->heads.bounds[rank + 1] - own.first;
-    own.kv_first = block->kv->held.first;
-    own.kvs = block->kv->held.count;
-    own.group = block->heads.whole.granules / block->kv_heads;
-    own.width = block->head_width;
-    own.q_width = own.heads * own.width;
-    own.kv_width = own.kvs * own.width;
-    return own;
-}
-
 /* Shows what goes into the core, or its gradient. */
 static ls_status look_inputs(const ls_tensor_parallel *tp, const ls_attention_block *block,
                              const ls_attention_shard *own, bool gradient, const ls_real *q,
                              const ls_real *k, const ls_real *v)
 {
     ls_status status = LS_OK;
-    LS_TRY(ls_look_run(tp, LS_POINT_QUERY, gradient, ls_query_run(block, own), q));
-    LS_TRY(ls_look_run(tp, LS_POINT_KEY, gradient, ls_kv_run(block, own), k));
-    LS_TRY(ls_look_run(tp, LS_POINT_VALUE, gradient, ls_kv_run(block, own), v));
+    LS_TRY(ls_observe_run(tp, LS_POINT_QUERY, gradient, ls_query_run(block, own), q));
+    LS_TRY(ls_observe_run(tp, LS_POINT_KEY, gradient, ls_kv_run(block, own), k));
+    LS_TRY(ls_observe_run(tp, LS_POINT_VALUE, gradient, ls_kv_run(block, own), v));
 exit:
     return status;
 }
@@ -92,24 +76,24 @@ static ls_attention_shape head_shape(const ls_attention_block *block, const ls_a
 }
 
 /* P of own head h of sequence b where it is saved, else the temporary one. */
-static ls_real *probabilities(const ls_attention_kept *kept, ls_real *temporary, size_t head,
+static ls_real *probabilities(const ls_attention_saved *saved, ls_real *temporary, size_t head,
                               size_t S)
 {
-    return kept->P ? kept->P + head * S * S : temporary;
+    return saved->P ? saved->P + head * S * S : temporary;
 }
 
 /* S x S for P, where it is not saved. */
 static ls_status temporary_probabilities(const ls_tensor_parallel *tp,
-                                         const ls_attention_kept *kept, size_t S, ls_real **ret_P)
+                                         const ls_attention_saved *saved, size_t S, ls_real **ret_P)
 {
     *ret_P = NULL;
-    return kept->P ? LS_OK
-                   : ls_arena_alloc(tp->temporary, ls_size_product(S, S), sizeof **ret_P,
-                                    (void *)ret_P);
+    return saved->P ? LS_OK
+                    : ls_arena_alloc(tp->temporary, ls_size_product(S, S), sizeof **ret_P,
+                                     (void *)ret_P);
 }
 
 ls_status ls_attention_core_forward(const ls_tensor_parallel *tp, const ls_attention_block *block,
-                                    const ls_attention_kept *kept, const ls_batch *batch)
+                                    const ls_attention_saved *saved, const ls_batch *batch)
 {
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
@@ -119,29 +103,29 @@ ls_status ls_attention_core_forward(const ls_tensor_parallel *tp, const ls_atten
     ls_real *scratch, *temporary;
 
     for (size_t b = 0; block->cos && b < batch->B; b++) {
-        ls_rotary_forward(kept->q + b * S * own.q_width, block->cos, block->sin, S, own.heads,
+        ls_rotary_forward(saved->q + b * S * own.q_width, block->cos, block->sin, S, own.heads,
                           own.width, own.q_width);
-        ls_rotary_forward(kept->k + b * S * own.kv_width, block->cos, block->sin, S, own.kvs,
+        ls_rotary_forward(saved->k + b * S * own.kv_width, block->cos, block->sin, S, own.kvs,
                           own.width, own.kv_width);
     }
-    LS_TRY(look_inputs(tp, block, &own, false, kept->q, kept->k, kept->v));
+    LS_TRY(look_inputs(tp, block, &own, false, saved->q, saved->k, saved->v));
 
     LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(S, S), sizeof *scratch, (void *)&scratch));
-    LS_TRY(temporary_probabilities(tp, kept, S, &temporary));
+    LS_TRY(temporary_probabilities(tp, saved, S, &temporary));
     LS_TRY(find_keys(tp, batch, &keys));
     for (size_t b = 0; b < batch->B; b++) {
         size_t q_row = b * S * own.q_width, kv_row = b * S * own.kv_width;
         for (size_t h = 0; h < own.heads; h++) {
             ls_attention_shape shape = head_shape(block, &own, batch, keys, b, h);
             size_t q = q_row + h * own.width, kv = kv_row + kv_of(&own, h) * own.width;
-            ls_real *P = probabilities(kept, temporary, b * own.heads + h, S);
-            LS_TRY(ls_attention_forward(tp->engine, &shape, kept->o + q, P, kept->q + q,
-                                        kept->k + kv, kept->v + kv, scratch));
-            LS_TRY(ls_look_head(tp, LS_POINT_PROBABILITIES, false, b, block->heads.whole.granules,
-                                own.first + h, P));
+            ls_real *P = probabilities(saved, temporary, b * own.heads + h, S);
+            LS_TRY(ls_attention_forward(tp->engine, &shape, saved->o + q, P, saved->q + q,
+                                        saved->k + kv, saved->v + kv, scratch));
+            LS_TRY(ls_observe_head(tp, LS_POINT_PROBABILITIES, false, b,
+                                   block->heads.whole.granules, own.first + h, P));
         }
     }
-    LS_TRY(ls_look_run(tp, LS_POINT_HEADS, false, ls_query_run(block, &own), kept->o));
+    LS_TRY(ls_observe_run(tp, LS_POINT_HEADS, false, ls_query_run(block, &own), saved->o));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;
@@ -153,18 +137,18 @@ static ls_status look_probabilities(const ls_tensor_parallel *tp, const ls_atten
                                     size_t b, size_t h, ls_real *dP)
 {
     const size_t S = shape->S;
-    if (!tp->looking) return LS_OK;
+    if (!tp->observation) return LS_OK;
     for (size_t i = 0; i < S; i++)
         for (size_t j = 0; j < S; j++)
             if ((shape->causal && j > i) || (shape->keys && !shape->keys[j]))
                 dP[i * S + j] = (ls_real)0;
-    return ls_look_head(tp, LS_POINT_PROBABILITIES, true, b, block->heads.whole.granules,
-                        own->first + h, dP);
+    return ls_observe_head(tp, LS_POINT_PROBABILITIES, true, b, block->heads.whole.granules,
+                           own->first + h, dP);
 }
 
 ls_status ls_attention_core_backward(const ls_tensor_parallel *tp, const ls_attention_block *block,
                                      ls_real *dq, ls_real *dk, ls_real *dv, const ls_real *d_o,
-                                     const ls_attention_kept *kept, const ls_batch *batch)
+                                     const ls_attention_saved *saved, const ls_batch *batch)
 {
     const ls_attention_shard shard = ls_attention_shard_of(tp, block), *own = &shard;
     ls_status status = LS_OK;
@@ -177,8 +161,8 @@ ls_status ls_attention_core_backward(const ls_tensor_parallel *tp, const ls_atte
      */
     LS_TRY(
         ls_arena_alloc(tp->temporary, ls_size_product(2, S, S), sizeof *scratch, (void *)&scratch));
-    LS_TRY(temporary_probabilities(tp, kept, S, &temporary));
-    if (!kept->P) /* o is computed again with P, and not needed */
+    LS_TRY(temporary_probabilities(tp, saved, S, &temporary));
+    if (!saved->P) /* o is computed again with P, and not needed */
         LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(S, own->q_width), sizeof *again,
                               (void *)&again));
     LS_TRY(ls_arena_alloc(tp->temporary, own->group, sizeof *dk_parts, (void *)&dk_parts));
@@ -194,13 +178,13 @@ ls_status ls_attention_core_backward(const ls_tensor_parallel *tp, const ls_atte
             size_t q = b * S * own->q_width + h * own->width;
             size_t kv = b * S * own->kv_width + kv_of(own, h) * own->width;
             size_t t = (own->first + h) % own->group;
-            ls_real *P = probabilities(kept, temporary, b * own->heads + h, S);
-            if (!kept->P)
+            ls_real *P = probabilities(saved, temporary, b * own->heads + h, S);
+            if (!saved->P)
                 LS_TRY(ls_attention_forward(tp->engine, &shape, again + h * own->width, P,
-                                            kept->q + q, kept->k + kv, kept->v + kv, scratch));
+                                            saved->q + q, saved->k + kv, saved->v + kv, scratch));
             LS_TRY(ls_attention_backward(tp->engine, &shape, dq + q, dk_parts[t] + kv,
-                                         dv_parts[t] + kv, d_o + q, P, kept->q + q, kept->k + kv,
-                                         kept->v + kv, scratch));
+                                         dv_parts[t] + kv, d_o + q, P, saved->q + q, saved->k + kv,
+                                         saved->v + kv, scratch));
             LS_TRY(look_probabilities(tp, block, own, &shape, b, h, scratch));
         }
     }

@@ -7,7 +7,7 @@
 #define LS_PARALLEL_TENSOR_ATTENTION_CORE_H
 
 #include "lockstep/parallel/tensor/attention_block.h"
-#include "parallel/hooks/look.h"
+#include "parallel/hooks/observe.h"
 
 /* The heads that this rank has, in numbers. */
 #define ls_attention_shard LS_TYPED(ls_attention_shard)
@@ -40,14 +40,14 @@ static inline ls_view_run ls_kv_run(const ls_attention_block *block, const ls_at
 /* q and k of all tokens, before rotary, and v, in kept: rotates q and k, computes P and o. */
 #define ls_attention_core_forward LS_TYPED(ls_attention_core_forward)
 ls_status ls_attention_core_forward(const ls_tensor_parallel *tp, const ls_attention_block *block,
-                                    const ls_attention_kept *kept,
+                                    const ls_attention_saved *saved,
                                     const ls_batch *batch) LS_MUST_USE;
 
 /* dq, dk and dv, before rotary, from d_o. */
 #define ls_attention_core_backward LS_TYPED(ls_attention_core_backward)
 ls_status ls_attention_core_backward(const ls_tensor_parallel *tp, const ls_attention_block *block,
                                      ls_real *dq, ls_real *dk, ls_real *dv, const ls_real *d_o,
-                                     const ls_attention_kept *kept,
+                                     const ls_attention_saved *saved,
                                      const ls_batch *batch) LS_MUST_USE;
 
 /* dK or dV (`point`) of every kv head held. parts[t]: tokens x K_r w, the gradient through query

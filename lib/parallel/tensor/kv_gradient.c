@@ -27,12 +27,12 @@ static ls_status look_shared(const ls_tensor_parallel *tp, const ls_attention_bl
                              const ls_attention_shard *own, ls_view view, size_t j,
                              const ls_real *values)
 {
-    if (!tp->looking) return LS_OK;
+    if (!tp->observation) return LS_OK;
     const ls_view_run dims[] = {
-        ls_whole_run(tp->looking->batch->S),
+        ls_whole_run(tp->observation->batch->S),
         {block->kv_heads * own->width, (own->kv_first + j) * own->width, own->width}};
     view.gradient = true;
-    return ls_look_show(tp, view, 2, dims, values, 0);
+    return ls_observe_show(tp, view, 2, dims, values, 0);
 }
 
 /* The sum for head j, whose columns of d it writes. */
@@ -65,14 +65,14 @@ static ls_status sum_head(const ls_tensor_parallel *tp, const ls_attention_block
                       own->width);
         ls_tree_sum_rows(partials + i * count, leaves, ls_axis_whole(under), count, count);
         const ls_view part = {.point = point,
-                              .crossing = LS_CROSSING_PARTIAL,
+                              .comm = LS_COMM_PARTIAL,
                               .lo = nodes[i].lo,
                               .hi = nodes[i].hi,
                               .leaves = own->group};
         if (sharers) LS_TRY(look_shared(tp, block, own, part, j, partials + i * count));
     }
     if (sharers) {
-        const ls_view total = {.point = point, .crossing = LS_CROSSING_TOTAL};
+        const ls_view total = {.point = point, .comm = LS_COMM_TOTAL};
         LS_TRY(ls_all_reduce_forest(sharers, partials, partials, count, LS_REAL_DTYPE, &forest));
         LS_TRY(look_shared(tp, block, own, total, j, partials));
     }

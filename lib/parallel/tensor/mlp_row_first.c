@@ -6,7 +6,7 @@
 #include "lockstep/parallel/tensor/reduced_product.h"
 #include "lockstep/kernels/activation.h"
 #include "lockstep/kernels/elementwise.h"
-#include "parallel/hooks/look.h"
+#include "parallel/hooks/observe.h"
 #include "parallel/tensor/weight_gradient.h"
 
 /* own = columns first .. first + width of a rows x cols array */
@@ -34,22 +34,21 @@ exit:
 static ls_status look_columns(const ls_tensor_parallel *tp, ls_point point, const ls_cut *cut,
                               bool own, const ls_real *values)
 {
-    if (!tp->looking) return LS_OK;
+    if (!tp->observation) return LS_OK;
     const size_t member = (size_t)ls_group_rank(tp->group), whole = ls_axis_extent(cut->whole);
     const ls_view_run columns = {whole, cut->bounds[member] * cut->whole.granule,
                                  ls_axis_extent(ls_cut_held(cut, (int)member))};
-    const ls_view_run dims[] = {ls_whole_run(tp->looking->batch->S),
+    const ls_view_run dims[] = {ls_whole_run(tp->observation->batch->S),
                                 own ? columns : ls_whole_run(whole)};
-    const ls_view view = {.point = point,
-                          .gradient = true,
-                          .crossing = own ? LS_CROSSING_SHARE : LS_CROSSING_GATHERED};
-    return ls_look_show(tp, view, 2, dims, values, 0);
+    const ls_view view = {
+        .point = point, .gradient = true, .comm = own ? LS_COMM_SHARE : LS_COMM_GATHERED};
+    return ls_observe_show(tp, view, 2, dims, values, 0);
 }
 
 /* up = g(x_r W_up,r) + b_up, whole on every member: the extra all-reduce. u_r = gelu(own columns of
  * up). */
 ls_status ls_mlp_row_first_forward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *y,
-                                   const ls_mlp_kept *kept, const ls_real *x, ls_axis tokens)
+                                   const ls_mlp_saved *saved, const ls_real *x, ls_axis tokens)
 {
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
@@ -65,28 +64,28 @@ ls_status ls_mlp_row_first_forward(const ls_tensor_parallel *tp, const ls_mlp *m
      * openblas engine is one granule wide, and here it must be the one that the serial model makes.
      */
     ls_gemm_term term = {x_r, D_r, mlp->w_up, F, mlp->model.whole.granule, 1, 0};
-    ls_look_next(tp, LS_POINT_UP, false);
+    ls_observe_next(tp, LS_POINT_UP, false);
     LS_TRY(ls_reduced_product(tp, LS_NO_TRANS, tokens, mlp->ff.whole, &mlp->model, &term, 1,
-                              kept->up));
-    if (mlp->b_up) ls_add_bias(kept->up, mlp->b_up, rows, F, F);
-    LS_TRY(ls_look_run(tp, LS_POINT_UP, false, (ls_view_run){F, 0, F}, kept->up));
-    take_columns(kept->u, kept->up, rows, F, mlp->ff.bounds[rank] * mlp->ff.whole.granule, F_r);
+                              saved->up));
+    if (mlp->b_up) ls_add_bias(saved->up, mlp->b_up, rows, F, F);
+    LS_TRY(ls_observe_run(tp, LS_POINT_UP, false, (ls_view_run){F, 0, F}, saved->up));
+    take_columns(saved->u, saved->up, rows, F, mlp->ff.bounds[rank] * mlp->ff.whole.granule, F_r);
     if (mlp->activation == LS_GELU_TANH)
-        ls_gelu_tanh_forward(kept->u, kept->u, rows * F_r);
+        ls_gelu_tanh_forward(saved->u, saved->u, rows * F_r);
     else
-        ls_gelu_erf_forward(kept->u, kept->u, rows * F_r);
-    LS_TRY(ls_look_cut(tp, LS_POINT_ACTIVATION, false, &mlp->ff, kept->u));
-    ls_look_next(tp, LS_POINT_MLP, false);
+        ls_gelu_erf_forward(saved->u, saved->u, rows * F_r);
+    LS_TRY(ls_observe_cut(tp, LS_POINT_ACTIVATION, false, &mlp->ff, saved->u));
+    ls_observe_next(tp, LS_POINT_MLP, false);
     LS_TRY(
-        ls_row_linear_forward(tp, y, kept->u, mlp->w_down, mlp->b_down, tokens, &mlp->ff, mlp->D));
-    LS_TRY(ls_look_own(tp, LS_POINT_MLP, false, mlp->D, y));
+        ls_row_linear_forward(tp, y, saved->u, mlp->w_down, mlp->b_down, tokens, &mlp->ff, mlp->D));
+    LS_TRY(ls_observe_own(tp, LS_POINT_MLP, false, mlp->D, y));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;
 }
 
 ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *dx,
-                                    const ls_real *dy, const ls_mlp_kept *kept, const ls_real *x,
+                                    const ls_real *dy, const ls_mlp_saved *saved, const ls_real *x,
                                     ls_axis tokens)
 {
     ls_status status = LS_OK;
@@ -107,12 +106,12 @@ ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *
     LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(rows, D_r), sizeof *dx_r, (void *)&dx_r));
 
     /* y = sum of u_r W_down,r + b_down; u_r = gelu(own columns of up) */
-    LS_TRY(ls_look_own(tp, LS_POINT_MLP, true, mlp->D, dy));
-    ls_look_next(tp, LS_POINT_MLP, true);
-    LS_TRY(ls_row_linear_backward(tp, du_r, mlp->dw_down, mlp->db_down, dy, kept->u, mlp->w_down,
+    LS_TRY(ls_observe_own(tp, LS_POINT_MLP, true, mlp->D, dy));
+    ls_observe_next(tp, LS_POINT_MLP, true);
+    LS_TRY(ls_row_linear_backward(tp, du_r, mlp->dw_down, mlp->db_down, dy, saved->u, mlp->w_down,
                                   tokens, &mlp->ff, mlp->D));
-    LS_TRY(ls_look_cut(tp, LS_POINT_ACTIVATION, true, &mlp->ff, du_r));
-    take_columns(up_r, kept->up, rows, F, ff_starts[rank], F_r);
+    LS_TRY(ls_observe_cut(tp, LS_POINT_ACTIVATION, true, &mlp->ff, du_r));
+    take_columns(up_r, saved->up, rows, F, ff_starts[rank], F_r);
     if (mlp->activation == LS_GELU_TANH)
         ls_gelu_tanh_backward(du_r, du_r, up_r, rows * F_r);
     else
@@ -121,7 +120,7 @@ ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *
     LS_TRY(look_columns(tp, LS_POINT_UP, &mlp->ff, true, du_r));
     LS_TRY(ls_all_gather_columns(tp->group, dup, du_r, rows, ff_starts, LS_REAL_DTYPE));
     LS_TRY(look_columns(tp, LS_POINT_UP, &mlp->ff, false, dup));
-    LS_TRY(ls_look_run(tp, LS_POINT_UP, true, (ls_view_run){F, 0, F}, dup));
+    LS_TRY(ls_observe_run(tp, LS_POINT_UP, true, (ls_view_run){F, 0, F}, dup));
 
     /* up = sum of x_r W_up,r + b_up */
     take_columns(x_r, x, rows, mlp->D, model_starts[rank], D_r);

@@ -6,12 +6,12 @@
 
 #define ls_mlp_row_first_forward LS_TYPED(ls_mlp_row_first_forward)
 ls_status ls_mlp_row_first_forward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *y,
-                                   const ls_mlp_kept *kept, const ls_real *x,
+                                   const ls_mlp_saved *saved, const ls_real *x,
                                    ls_axis tokens) LS_MUST_USE;
 
 #define ls_mlp_row_first_backward LS_TYPED(ls_mlp_row_first_backward)
 ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *dx,
-                                    const ls_real *dy, const ls_mlp_kept *kept, const ls_real *x,
+                                    const ls_real *dy, const ls_mlp_saved *saved, const ls_real *x,
                                     ls_axis tokens) LS_MUST_USE;
 
 #endif

@@ -2,7 +2,7 @@
 #include "lockstep/parallel/tensor/reduced_product.h"
 #include "lockstep/numerics/tree.h"
 #include "lockstep/parallel/sequence/sequence_parallel.h"
-#include "parallel/hooks/look.h"
+#include "parallel/hooks/observe.h"
 
 /* Own granules of `term` that stand before granule `s` of the sum: those i < s with (i + phase) %
  * every == 0. */
@@ -50,9 +50,9 @@ ls_status ls_reduced_product(const ls_tensor_parallel *tp, ls_trans tb, ls_axis 
         LS_TRY(ls_gemm_fused(tp->engine, LS_NO_TRANS, tb, m, n, nodes[j].hi - nodes[j].lo, local,
                              n_terms, partials + j * count, ls_axis_extent(n)));
     }
-    LS_TRY(ls_look_partials(tp, k->whole.granules, nodes, n_nodes, ls_axis_extent(n), partials));
+    LS_TRY(ls_observe_partials(tp, k->whole.granules, nodes, n_nodes, ls_axis_extent(n), partials));
     LS_TRY(ls_sum_to_own_tokens(tp, c, partials, m, ls_axis_extent(n), &forest));
-    LS_TRY(ls_look_total(tp, ls_axis_extent(n), c));
+    LS_TRY(ls_observe_total(tp, ls_axis_extent(n), c));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;

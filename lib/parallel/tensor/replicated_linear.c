@@ -5,7 +5,7 @@
 #include "base/size.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/sequence/sequence_parallel.h"
-#include "parallel/hooks/look.h"
+#include "parallel/hooks/observe.h"
 #include "parallel/tensor/weight_gradient.h"
 
 void ls_replicated_bind(ls_replicated_linear *linear, const ls_store *store, ls_role weight)
@@ -59,7 +59,7 @@ ls_status ls_replicated_backward(const ls_tensor_parallel *tp, const ls_replicat
 
     /* y = x w + bias: dw = x^T dy, dbias = sum of dy, dx = dy w^T */
     LS_TRY(ls_gather_tokens(tp, dy, tokens, out, &dy));
-    ls_look_next(tp, LS_POINT_FINAL_NORM, false); /* the one such linear that sees own tokens */
+    ls_observe_next(tp, LS_POINT_FINAL_NORM, false); /* the one such linear that sees own tokens */
     LS_TRY(ls_gather_tokens(tp, x, tokens, in, &x));
     LS_TRY(ls_weight_gradient(tp, linear->dw, linear->dbias, x, ls_axis_whole(in), dy,
                               ls_axis_whole(out), tokens));

@@ -3,7 +3,7 @@
 #include "base/size.h"
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/numerics/tree.h"
-#include "parallel/hooks/look.h"
+#include "parallel/hooks/observe.h"
 
 static ls_vocab_shard own_shard(const ls_tensor_parallel *tp, const ls_cut *vocab, size_t V)
 {
@@ -25,17 +25,17 @@ static ls_status look_numbers(const ls_tensor_parallel *tp, ls_view view, size_t
     ls_status status = LS_OK;
     for (size_t i = 0; i < kinds; i++) {
         view.point = points[i];
-        LS_TRY(ls_look_per_token(tp, view, values + i * n));
+        LS_TRY(ls_observe_per_token(tp, view, values + i * n));
     }
 exit:
     return status;
 }
 
 /* What the granules lo .. hi of the vocabulary's G hand in, or (0, 0, 0) what comes out. */
-static ls_view crossing(size_t lo, size_t hi, size_t G)
+static ls_view comm(size_t lo, size_t hi, size_t G)
 {
     return (ls_view){.point = LS_POINT_LARGEST_LOGIT,
-                     .crossing = G > 0 ? LS_CROSSING_PARTIAL : LS_CROSSING_TOTAL,
+                     .comm = G > 0 ? LS_COMM_PARTIAL : LS_COMM_TOTAL,
                      .lo = lo,
                      .hi = hi,
                      .leaves = G};
@@ -60,10 +60,10 @@ ls_status ls_vocab_cross_entropy_forward(const ls_tensor_parallel *tp, ls_real *
     /* Every member holds all targets: no word about them need cross. */
     LS_TRY(ls_ids_check(targets, n, V, 1, "target"));
     ls_cross_entropy_max(ret_max, z, n, width, shard);
-    LS_TRY(ls_look_per_token(
-        tp, crossing(shard.first_granule, shard.first_granule + G, forest.leaves), ret_max));
+    LS_TRY(ls_observe_per_token(
+        tp, comm(shard.first_granule, shard.first_granule + G, forest.leaves), ret_max));
     LS_TRY(ls_all_reduce(tp->group, ret_max, ret_max, n, LS_REAL_DTYPE, LS_REDUCE_MAX));
-    LS_TRY(ls_look_per_token(tp, crossing(0, 0, 0), ret_max));
+    LS_TRY(ls_observe_per_token(tp, comm(0, 0, 0), ret_max));
 
     LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(G, n), sizeof(ls_real), (void *)&sum_exp));
     if (smoothing != 0)
@@ -84,11 +84,10 @@ ls_status ls_vocab_cross_entropy_forward(const ls_tensor_parallel *tp, ls_real *
         if (sum_z) ls_tree_sum_rows(partial + SUM_Z * n, sum_z + lo * n, granules, n, n);
         /* The target's logit is one term; wherever it stands, the others are -0. */
         for (size_t t = 0; t < n; t++) partial[TARGET * n + t] = j == 0 ? target[t] : (ls_real)-0.0;
-        LS_TRY(
-            look_numbers(tp, crossing(nodes[j].lo, nodes[j].hi, forest.leaves), kinds, n, partial));
+        LS_TRY(look_numbers(tp, comm(nodes[j].lo, nodes[j].hi, forest.leaves), kinds, n, partial));
     }
     LS_TRY(ls_all_reduce_forest(tp->group, finished, partials, count, LS_REAL_DTYPE, &forest));
-    LS_TRY(look_numbers(tp, crossing(0, 0, 0), kinds, n, finished));
+    LS_TRY(look_numbers(tp, comm(0, 0, 0), kinds, n, finished));
 
     for (size_t t = 0; t < n; t++) ret_sum_exp[t] = finished[SUM_EXP * n + t];
     ls_cross_entropy_loss(ret_loss, ret_max, ret_sum_exp, sum_z ? finished + SUM_Z * n : NULL,
@@ -109,14 +108,14 @@ void ls_vocab_cross_entropy_backward(const ls_tensor_parallel *tp, ls_real *dz, 
 }
 
 /* Shows logits of the words first .. first + width, of which those from V on are padding. */
-static ls_status look_logits(const ls_tensor_parallel *tp, ls_crossing how, const ls_real *z,
+static ls_status look_logits(const ls_tensor_parallel *tp, ls_comm_kind how, const ls_real *z,
                              size_t first, size_t width, size_t V)
 {
-    if (!tp->looking) return LS_OK;
+    if (!tp->observation) return LS_OK;
     const size_t end = first + width < V ? first + width : V, from = first < V ? first : V;
-    const ls_view_run dims[] = {ls_whole_run(tp->looking->batch->S), {V, from, end - from}};
-    const ls_view view = {.point = LS_POINT_LOGITS, .crossing = how};
-    return ls_look_show(tp, view, 2, dims, z, width);
+    const ls_view_run dims[] = {ls_whole_run(tp->observation->batch->S), {V, from, end - from}};
+    const ls_view view = {.point = LS_POINT_LOGITS, .comm = how};
+    return ls_observe_show(tp, view, 2, dims, z, width);
 }
 
 ls_status ls_gathered_cross_entropy_forward(const ls_tensor_parallel *tp, ls_real *ret_loss,
@@ -138,9 +137,9 @@ ls_status ls_gathered_cross_entropy_forward(const ls_tensor_parallel *tp, ls_rea
     LS_TRY(
         ls_arena_alloc(tp->temporary, ls_size_product(n, width), sizeof(ls_real), (void *)&logits));
     size_t own = (size_t)ls_group_rank(tp->group);
-    LS_TRY(look_logits(tp, LS_CROSSING_SHARE, z, starts[own], starts[own + 1] - starts[own], V));
+    LS_TRY(look_logits(tp, LS_COMM_SHARE, z, starts[own], starts[own + 1] - starts[own], V));
     LS_TRY(ls_all_gather_columns(tp->group, logits, z, n, starts, LS_REAL_DTYPE));
-    LS_TRY(look_logits(tp, LS_CROSSING_GATHERED, logits, 0, width, V));
+    LS_TRY(look_logits(tp, LS_COMM_GATHERED, logits, 0, width, V));
 
     LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(G, n), sizeof(ls_real), (void *)&sum_exp));
     LS_TRY(ls_arena_alloc(tp->temporary, n, sizeof(ls_real), (void *)&target));

@@ -3,8 +3,8 @@
 #include "base/size.h"
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/parallel/sequence/sequence_parallel.h"
-#include "comm/bring_together.h"
-#include "parallel/hooks/look.h"
+#include "comm/all_reduce_owned.h"
+#include "parallel/hooks/observe.h"
 
 ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y, const ls_real *table,
                                      const int32_t *ids, ls_axis tokens, size_t D,
@@ -21,11 +21,11 @@ ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_real *y, c
     LS_TRY(ls_arena_alloc(tp->temporary, ls_size_product(n, D), sizeof *part, (void *)&part));
     ls_embedding_forward(part, table, ids, n, D, vocab->bounds[rank] * vocab->whole.granule,
                          ls_axis_extent(ls_cut_held(vocab, (int)rank)));
-    ls_look_next(tp, LS_POINT_EMBEDDING, false);
-    LS_TRY(ls_look_partials(tp, (size_t)ls_group_size(tp->group), &own, 1, D, part));
+    ls_observe_next(tp, LS_POINT_EMBEDDING, false);
+    LS_TRY(ls_observe_partials(tp, (size_t)ls_group_size(tp->group), &own, 1, D, part));
     LS_TRY(ls_one_leaf_each(tp->group, tp->temporary, &one_each));
     LS_TRY(ls_sum_to_own_tokens(tp, y, part, tokens, D, &one_each));
-    LS_TRY(ls_look_total(tp, D, y));
+    LS_TRY(ls_observe_total(tp, D, y));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;

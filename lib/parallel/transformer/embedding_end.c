@@ -30,9 +30,9 @@ ls_status ls_embed_keep(const ls_stage *stage, ls_micro_batch *mb)
     mb->e = mb->x;
     if (stage->config->embedding_norm) {
         LS_TRY(
-            ls_arena_alloc(mb->kept, n * stage->config->d_model, sizeof(ls_real), (void *)&mb->e));
+            ls_arena_alloc(mb->saved, n * stage->config->d_model, sizeof(ls_real), (void *)&mb->e));
         LS_TRY(
-            ls_norm_keep_beside(&stage->embedding_norm, mb->x, n, mb->kept, &mb->embedding_norm));
+            ls_norm_keep_beside(&stage->embedding_norm, mb->x, n, mb->saved, &mb->embedding_norm));
     }
 exit:
     return status;
@@ -65,12 +65,12 @@ ls_status ls_embed_forward(ls_stage *stage, ls_micro_batch *mb)
         ls_add(mb->e + b * width, mb->e + b * width, stage->position->value + own.first * D, width);
     if (stage->type) add_types(stage, mb->e, batch);
     if (stage->config->embedding_norm) {
-        LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDING_SUM, false, D, mb->e));
+        LS_TRY(ls_observe_own(&stage->tp, LS_POINT_EMBEDDING_SUM, false, D, mb->e));
         ls_norm_forward(&stage->embedding_norm, &mb->embedding_norm, mb->e, batch->B * own.count);
     }
-    LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDING, false, D, mb->x));
+    LS_TRY(ls_observe_own(&stage->tp, LS_POINT_EMBEDDING, false, D, mb->x));
     embedding_dropout(stage, mb->x, mb->x, batch);
-    LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDED, false, D, mb->x));
+    LS_TRY(ls_observe_own(&stage->tp, LS_POINT_EMBEDDED, false, D, mb->x));
 exit:
     return status;
 }
@@ -144,17 +144,18 @@ ls_status ls_embed_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx)
     const ls_real *de;
 
     /* x = dropout(norm(e)) */
-    LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDED, true, D, dx));
+    LS_TRY(ls_observe_own(&stage->tp, LS_POINT_EMBEDDED, true, D, dx));
     embedding_dropout(stage, dx, dx, batch);
-    LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDING, true, D, dx));
+    LS_TRY(ls_observe_own(&stage->tp, LS_POINT_EMBEDDING, true, D, dx));
     if (stage->config->embedding_norm) {
         LS_TRY(norm_backward(stage, mb, dx));
-        LS_TRY(ls_look_own(&stage->tp, LS_POINT_EMBEDDING_SUM, true, D, dx));
+        LS_TRY(ls_observe_own(&stage->tp, LS_POINT_EMBEDDING_SUM, true, D, dx));
     }
     /* e = (token row + position row) + type row. The tables want whole sequences: rows of positions
      * meet one token of each, and the rows of tokens that a rank has may be read anywhere. */
-    ls_look_next(&stage->tp,
-                 stage->config->embedding_norm ? LS_POINT_EMBEDDING_SUM : LS_POINT_EMBEDDING, true);
+    ls_observe_next(&stage->tp,
+                    stage->config->embedding_norm ? LS_POINT_EMBEDDING_SUM : LS_POINT_EMBEDDING,
+                    true);
     LS_TRY(ls_gather_tokens(&stage->tp, dx, tokens, D, &de));
     if (stage->position) position_gradient(stage, de, tokens);
     LS_TRY(ls_vocab_embedding_backward(&inside, stage->token->grad[0], de, batch->tokens, tokens, D,

@@ -54,15 +54,15 @@ ls_status ls_head_keep(const ls_stage *stage, ls_micro_batch *mb)
     size_t n = mb->B * mb->S, rows = ls_stage_rows(stage, mb->B, mb->S);
     ls_real **const per_token[] = {&mb->losses, &mb->max, &mb->sum_exp};
     if (final_norm(stage))
-        LS_TRY(ls_norm_keep(&stage->final_norm, rows, mb->kept, &mb->final_norm));
+        LS_TRY(ls_norm_keep(&stage->final_norm, rows, mb->saved, &mb->final_norm));
     if (masked_token(stage))
-        LS_TRY(ls_masked_head_keep(&stage->masked, rows, mb->kept, &mb->masked));
-    LS_TRY(ls_arena_alloc(mb->kept, n * ls_axis_extent(own_words(stage)), sizeof(ls_real),
+        LS_TRY(ls_masked_head_keep(&stage->masked, rows, mb->saved, &mb->masked));
+    LS_TRY(ls_arena_alloc(mb->saved, n * ls_axis_extent(own_words(stage)), sizeof(ls_real),
                           (void *)&mb->z));
     for (size_t i = 0; i < 3; i++)
-        LS_TRY(ls_arena_alloc(mb->kept, n, sizeof(ls_real), (void *)per_token[i]));
+        LS_TRY(ls_arena_alloc(mb->saved, n, sizeof(ls_real), (void *)per_token[i]));
     if (stage->config->sentence_order)
-        LS_TRY(ls_order_head_keep(&stage->order, &mb->batch, mb->kept, &mb->order));
+        LS_TRY(ls_order_head_keep(&stage->order, &mb->batch, mb->saved, &mb->order));
 exit:
     return status;
 }
@@ -75,8 +75,8 @@ static ls_status look_logits(const ls_stage *stage, const ls_micro_batch *mb, bo
         stage->cuts.vocab.bounds[ls_group_rank(stage->tp.group)] * stage->cuts.vocab.whole.granule;
     size_t words = first >= V ? 0 : first + width > V ? V - first : width;
     if (first > V) first = V;
-    return ls_look_rows(&stage->tp, LS_POINT_LOGITS, gradient, (ls_view_run){V, first, words},
-                        mb->z, width);
+    return ls_observe_rows(&stage->tp, LS_POINT_LOGITS, gradient, (ls_view_run){V, first, words},
+                           mb->z, width);
 }
 
 /* ---- forward ---- */
@@ -91,7 +91,7 @@ static ls_status logits(ls_stage *stage, ls_micro_batch *mb)
     const ls_real *features;
 
     /* A column linear whose weight is stored by rows (f forward is the identity, or a gather). */
-    ls_look_next(&stage->tp, point_of_features(stage), false);
+    ls_observe_next(&stage->tp, point_of_features(stage), false);
     LS_TRY(ls_gather_tokens(&stage->tp, features_of(stage, mb), tokens, D, &features));
     LS_TRY(ls_gemm(stage->tp.engine, LS_NO_TRANS, LS_TRANS, tokens, held, ls_axis_whole(D),
                    features, D, stage->head->value, D, mb->z, width, false));
@@ -118,8 +118,8 @@ static ls_status token_losses(ls_stage *stage, ls_micro_batch *mb)
         LS_TRY(ls_vocab_cross_entropy_forward(&stage->tp, mb->losses, mb->max, mb->sum_exp, mb->z,
                                               batch->targets, n, &stage->cuts.vocab, words(stage),
                                               config->label_smoothing));
-    LS_TRY(ls_look_dims(&stage->tp, LS_POINT_TOKEN_LOSS, false, 1,
-                        (ls_view_run[]){ls_whole_run(batch->S)}, mb->losses));
+    LS_TRY(ls_observe_dims(&stage->tp, LS_POINT_TOKEN_LOSS, false, 1,
+                           (ls_view_run[]){ls_whole_run(batch->S)}, mb->losses));
     for (size_t b = 0; b < batch->B; b++)
         mb->sequence_losses.tokens[b] = ls_tree_sum(mb->losses + b * batch->S, batch->S, 1);
     mb->valid = (ls_valid){0, 0};
@@ -138,7 +138,8 @@ ls_status ls_head_forward(ls_stage *stage, ls_micro_batch *mb, const ls_real *x)
     if (final_norm(stage)) {
         ls_norm_forward(&stage->final_norm, &mb->final_norm, x, ls_stage_rows(stage, mb->B, mb->S));
         mb->xf = mb->final_norm.y;
-        LS_TRY(ls_look_own(&stage->tp, LS_POINT_FINAL_NORM, false, stage->config->d_model, mb->xf));
+        LS_TRY(
+            ls_observe_own(&stage->tp, LS_POINT_FINAL_NORM, false, stage->config->d_model, mb->xf));
     }
     if (masked_token(stage))
         LS_TRY(ls_masked_head_forward(&stage->tp, &stage->masked, &mb->masked, mb->xf, tokens));
@@ -204,14 +205,14 @@ static ls_status vocabulary_backward(ls_stage *stage, ls_micro_batch *mb, ls_rea
     LS_TRY(look_logits(stage, mb, true));
     /* z = features E^T + bias: dE = dz^T features over the tokens; dfeatures = sum over all ranks'
      * vocabulary rows of dz E (f backward) */
-    ls_look_next(&stage->tp, point_of_features(stage), false);
+    ls_observe_next(&stage->tp, point_of_features(stage), false);
     LS_TRY(ls_gather_tokens(&stage->tp, features_of(stage, mb), tokens, D, &features));
     LS_TRY(ls_weight_gradient(&stage->tp, stage->head->grad[stage->head_use], NULL, mb->z, held,
                               features, ls_axis_whole(D), tokens));
     ls_arena_release(stage->temporary, mark);
     if (stage->vocab_bias) bias_gradient(stage, mb->z, tokens);
     ls_gemm_term term = {mb->z, width, stage->head->value, D, held.granule, 1, 0};
-    ls_look_next(&stage->tp, point_of_features(stage), true);
+    ls_observe_next(&stage->tp, point_of_features(stage), true);
     LS_TRY(ls_reduced_product(&stage->tp, LS_NO_TRANS, tokens, ls_axis_whole(D), &stage->cuts.vocab,
                               &term, 1, dx));
 exit:
@@ -246,7 +247,7 @@ ls_status ls_head_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, con
     else
         nothing_from_order(stage);
     if (final_norm(stage)) {
-        LS_TRY(ls_look_own(&stage->tp, LS_POINT_FINAL_NORM, true, D, dx));
+        LS_TRY(ls_observe_own(&stage->tp, LS_POINT_FINAL_NORM, true, D, dx));
         LS_TRY(ls_norm_backward(&stage->tp, &stage->final_norm, &mb->final_norm, dx, dx, x, NULL,
                                 tokens, &sums));
     }

@@ -30,16 +30,16 @@ typedef struct ls_layer {
     ls_mlp mlp;
 } ls_layer;
 
-#define ls_layer_kept LS_TYPED(ls_layer_kept)
-typedef struct ls_layer_kept {
+#define ls_layer_saved LS_TYPED(ls_layer_saved)
+typedef struct ls_layer_saved {
     const ls_real *x; /* input, the layer before's output    */
-    ls_norm_kept norm1, norm2;
-    ls_attention_kept attention;
+    ls_norm_saved norm1, norm2;
+    ls_attention_saved attention;
     ls_real *x1; /* after the attention block           */
-    ls_mlp_kept mlp;
+    ls_mlp_saved mlp;
     ls_real *x2; /* norms behind the residual sums: after the MLP, what norm2 reads; its output is
                     the layer's and is kept by nobody here */
-} ls_layer_kept;
+} ls_layer_saved;
 
 /* Points the layer at its parameters in the store and at the cuts; `rope` are the rotary tables or
  * NULL. */
@@ -50,18 +50,18 @@ void ls_layer_bind(ls_layer *layer, const ls_store *store, const ls_cuts *cuts,
 
 #define ls_layer_keep LS_TYPED(ls_layer_keep)
 ls_status ls_layer_keep(const ls_tensor_parallel *tp, const ls_layer *layer, size_t B, size_t S,
-                        ls_arena *arena, ls_layer_kept *ret_kept) LS_MUST_USE;
+                        ls_arena *arena, ls_layer_saved *ret_kept) LS_MUST_USE;
 
-/* From kept->x (n x D, set by the caller) to y, n x D. */
+/* From saved->x (n x D, set by the caller) to y, n x D. */
 #define ls_layer_forward LS_TYPED(ls_layer_forward)
 ls_status ls_layer_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
-                           const ls_layer_kept *kept, ls_real *y,
+                           const ls_layer_saved *saved, ls_real *y,
                            const ls_batch *batch) LS_MUST_USE;
 
 /* From the gradient of y to that of x, in place: n x D. */
 #define ls_layer_backward LS_TYPED(ls_layer_backward)
 ls_status ls_layer_backward(const ls_tensor_parallel *tp, const ls_layer *layer,
-                            const ls_layer_kept *kept, ls_real *dx,
+                            const ls_layer_saved *saved, ls_real *dx,
                             const ls_batch *batch) LS_MUST_USE;
 
 /* ---- what the two places of the norms have in common, and the second of them: layer_post.c ----
@@ -74,11 +74,11 @@ void ls_layer_dropout(const ls_tensor_parallel *tp, const ls_layer *layer, ls_re
 
 #define ls_layer_post_forward LS_TYPED(ls_layer_post_forward)
 ls_status ls_layer_post_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
-                                const ls_layer_kept *kept, ls_real *y,
+                                const ls_layer_saved *saved, ls_real *y,
                                 const ls_batch *batch) LS_MUST_USE;
 #define ls_layer_post_backward LS_TYPED(ls_layer_post_backward)
 ls_status ls_layer_post_backward(const ls_tensor_parallel *tp, const ls_layer *layer,
-                                 const ls_layer_kept *kept, ls_real *dx,
+                                 const ls_layer_saved *saved, ls_real *dx,
                                  const ls_batch *batch) LS_MUST_USE;
 
 #endif

@@ -8,37 +8,37 @@
  * only the places where shares of tokens begin and end lie on the other side of the norms. */
 #include "lockstep/kernels/elementwise.h"
 #include "parallel/transformer/layer.h"
-#include "parallel/hooks/look.h"
+#include "parallel/hooks/observe.h"
 
 ls_status ls_layer_post_forward(const ls_tensor_parallel *tp, const ls_layer *layer,
-                                const ls_layer_kept *kept, ls_real *y, const ls_batch *batch)
+                                const ls_layer_saved *saved, ls_real *y, const ls_batch *batch)
 {
     ls_status status = LS_OK;
     ls_axis tokens = ls_batch_tokens(batch);
     size_t n = ls_axis_extent(ls_own_tokens(tp, tokens));
-    ls_norm_kept norm2 = kept->norm2;
+    ls_norm_saved norm2 = saved->norm2;
 
-    LS_TRY(ls_attention_block_forward(tp, &layer->attention, kept->x1, &kept->attention, kept->x,
+    LS_TRY(ls_attention_block_forward(tp, &layer->attention, saved->x1, &saved->attention, saved->x,
                                       batch));
-    ls_layer_dropout(tp, layer, kept->x1, kept->x1, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
-    ls_add(kept->x1, kept->x1, kept->x, n * layer->D);
-    LS_TRY(ls_look_own(tp, LS_POINT_AFTER_ATTENTION, false, layer->D, kept->x1));
-    ls_norm_forward(&layer->norm1, &kept->norm1, kept->x1, n);
-    LS_TRY(ls_look_own(tp, LS_POINT_NORM1, false, layer->D, kept->norm1.y));
+    ls_layer_dropout(tp, layer, saved->x1, saved->x1, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
+    ls_add(saved->x1, saved->x1, saved->x, n * layer->D);
+    LS_TRY(ls_observe_own(tp, LS_POINT_AFTER_ATTENTION, false, layer->D, saved->x1));
+    ls_norm_forward(&layer->norm1, &saved->norm1, saved->x1, n);
+    LS_TRY(ls_observe_own(tp, LS_POINT_NORM1, false, layer->D, saved->norm1.y));
 
-    LS_TRY(ls_mlp_forward(tp, &layer->mlp, kept->x2, &kept->mlp, kept->norm1.y, tokens));
-    ls_layer_dropout(tp, layer, kept->x2, kept->x2, LS_RANDOM_DROPOUT_MLP, batch);
-    ls_add(kept->x2, kept->x2, kept->norm1.y, n * layer->D);
+    LS_TRY(ls_mlp_forward(tp, &layer->mlp, saved->x2, &saved->mlp, saved->norm1.y, tokens));
+    ls_layer_dropout(tp, layer, saved->x2, saved->x2, LS_RANDOM_DROPOUT_MLP, batch);
+    ls_add(saved->x2, saved->x2, saved->norm1.y, n * layer->D);
     norm2.y = y;
-    LS_TRY(ls_look_own(tp, LS_POINT_AFTER_MLP, false, layer->D, kept->x2));
-    ls_norm_forward(&layer->norm2, &norm2, kept->x2, n);
-    LS_TRY(ls_look_own(tp, LS_POINT_LAYER, false, layer->D, y));
+    LS_TRY(ls_observe_own(tp, LS_POINT_AFTER_MLP, false, layer->D, saved->x2));
+    ls_norm_forward(&layer->norm2, &norm2, saved->x2, n);
+    LS_TRY(ls_observe_own(tp, LS_POINT_LAYER, false, layer->D, y));
 exit:
     return status;
 }
 
 ls_status ls_layer_post_backward(const ls_tensor_parallel *tp, const ls_layer *layer,
-                                 const ls_layer_kept *kept, ls_real *dx, const ls_batch *batch)
+                                 const ls_layer_saved *saved, ls_real *dx, const ls_batch *batch)
 {
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(tp->temporary);
@@ -54,22 +54,23 @@ ls_status ls_layer_post_backward(const ls_tensor_parallel *tp, const ls_layer *l
 
     /* y = norm2(x2), x2 = dropout(mlp(n)) + n: what came through the block, + what came beside it
      */
-    LS_TRY(ls_look_own(tp, LS_POINT_LAYER, true, layer->D, dx));
+    LS_TRY(ls_observe_own(tp, LS_POINT_LAYER, true, layer->D, dx));
     LS_TRY(
-        ls_norm_backward(tp, &layer->norm2, &kept->norm2, dx, dx, kept->x2, NULL, tokens, &sums));
-    LS_TRY(ls_look_own(tp, LS_POINT_AFTER_MLP, true, layer->D, dx));
+        ls_norm_backward(tp, &layer->norm2, &saved->norm2, dx, dx, saved->x2, NULL, tokens, &sums));
+    LS_TRY(ls_observe_own(tp, LS_POINT_AFTER_MLP, true, layer->D, dx));
     ls_layer_dropout(tp, layer, d_block, dx, LS_RANDOM_DROPOUT_MLP, batch);
-    LS_TRY(ls_mlp_backward(tp, &layer->mlp, d_through, d_block, &kept->mlp, kept->norm1.y, tokens));
+    LS_TRY(
+        ls_mlp_backward(tp, &layer->mlp, d_through, d_block, &saved->mlp, saved->norm1.y, tokens));
     ls_add(dx, d_through, dx, count);
 
     /* n = norm1(x1), x1 = dropout(attention(x)) + x */
-    LS_TRY(ls_look_own(tp, LS_POINT_NORM1, true, layer->D, dx));
+    LS_TRY(ls_observe_own(tp, LS_POINT_NORM1, true, layer->D, dx));
     LS_TRY(
-        ls_norm_backward(tp, &layer->norm1, &kept->norm1, dx, dx, kept->x1, NULL, tokens, &sums));
-    LS_TRY(ls_look_own(tp, LS_POINT_AFTER_ATTENTION, true, layer->D, dx));
+        ls_norm_backward(tp, &layer->norm1, &saved->norm1, dx, dx, saved->x1, NULL, tokens, &sums));
+    LS_TRY(ls_observe_own(tp, LS_POINT_AFTER_ATTENTION, true, layer->D, dx));
     ls_layer_dropout(tp, layer, d_block, dx, LS_RANDOM_DROPOUT_ATTN_OUT, batch);
-    LS_TRY(ls_attention_block_backward(tp, &layer->attention, d_through, d_block, &kept->attention,
-                                       kept->x, batch));
+    LS_TRY(ls_attention_block_backward(tp, &layer->attention, d_through, d_block, &saved->attention,
+                                       saved->x, batch));
     ls_add(dx, d_through, dx, count);
     LS_TRY(ls_token_sums_finish(&sums));
 exit:

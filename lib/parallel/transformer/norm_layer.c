@@ -22,19 +22,19 @@ void ls_norm_bind(ls_norm *norm, const ls_store *store, ls_role scale, ls_role s
 }
 
 ls_status ls_norm_keep_beside(const ls_norm *norm, ls_real *y, size_t n, ls_arena *arena,
-                              ls_norm_kept *ret_kept)
+                              ls_norm_saved *ret_kept)
 {
     ls_status status = LS_OK;
-    ls_norm_kept kept = {y, NULL, NULL};
+    ls_norm_saved saved = {y, NULL, NULL};
     if (norm->kind == LS_LAYER_NORM)
-        LS_TRY(ls_arena_alloc(arena, n, sizeof(ls_real), (void *)&kept.mean));
-    LS_TRY(ls_arena_alloc(arena, n, sizeof(ls_real), (void *)&kept.rstd));
-    *ret_kept = kept;
+        LS_TRY(ls_arena_alloc(arena, n, sizeof(ls_real), (void *)&saved.mean));
+    LS_TRY(ls_arena_alloc(arena, n, sizeof(ls_real), (void *)&saved.rstd));
+    *ret_kept = saved;
 exit:
     return status;
 }
 
-ls_status ls_norm_keep(const ls_norm *norm, size_t n, ls_arena *arena, ls_norm_kept *ret_kept)
+ls_status ls_norm_keep(const ls_norm *norm, size_t n, ls_arena *arena, ls_norm_saved *ret_kept)
 {
     ls_status status = LS_OK;
     ls_real *y;
@@ -44,13 +44,13 @@ exit:
     return status;
 }
 
-void ls_norm_forward(const ls_norm *norm, const ls_norm_kept *kept, const ls_real *x, size_t n)
+void ls_norm_forward(const ls_norm *norm, const ls_norm_saved *saved, const ls_real *x, size_t n)
 {
     if (norm->kind == LS_LAYER_NORM)
-        ls_layer_norm_forward(kept->y, kept->mean, kept->rstd, x, norm->scale, norm->shift, n,
+        ls_layer_norm_forward(saved->y, saved->mean, saved->rstd, x, norm->scale, norm->shift, n,
                               norm->D, norm->eps);
     else
-        ls_rms_norm_forward(kept->y, kept->rstd, x, norm->scale, n, norm->D, norm->eps);
+        ls_rms_norm_forward(saved->y, saved->rstd, x, norm->scale, n, norm->D, norm->eps);
 }
 
 size_t ls_norm_sums(const ls_norm *norm)
@@ -59,34 +59,34 @@ size_t ls_norm_sums(const ls_norm *norm)
 }
 
 /* dscale, and dshift where it is one, over rows first .. of an array of tokens. */
-static void parameters(const ls_norm *norm, const ls_norm_kept *kept, ls_real *dscale,
+static void parameters(const ls_norm *norm, const ls_norm_saved *saved, ls_real *dscale,
                        ls_real *dshift, const ls_real *dy, const ls_real *x, size_t first,
                        ls_axis tokens)
 {
     dy += first * norm->D;
     x += first * norm->D;
     if (norm->kind == LS_LAYER_NORM)
-        ls_layer_norm_backward_parameters(dscale, dshift, dy, x, kept->mean + first,
-                                          kept->rstd + first, tokens, norm->D);
+        ls_layer_norm_backward_parameters(dscale, dshift, dy, x, saved->mean + first,
+                                          saved->rstd + first, tokens, norm->D);
     else
-        ls_rms_norm_backward_parameters(dscale, dy, x, kept->rstd + first, tokens, norm->D);
+        ls_rms_norm_backward_parameters(dscale, dy, x, saved->rstd + first, tokens, norm->D);
 }
 
 /* All tokens are here: one sum for each node of the batch. */
 static void whole_parameters(const ls_tensor_parallel *tp, const ls_norm *norm,
-                             const ls_norm_kept *kept, const ls_real *dy, const ls_real *x,
+                             const ls_norm_saved *saved, const ls_real *dy, const ls_real *x,
                              ls_axis tokens)
 {
     for (size_t j = 0; j < ls_batch_sums_count(tp->sums); j++) {
         ls_batch_sum sum = ls_batch_sums_get(tp->sums, j, tokens);
-        parameters(norm, kept, norm->dscale + sum.offset,
+        parameters(norm, saved, norm->dscale + sum.offset,
                    norm->dshift ? norm->dshift + sum.offset : NULL, dy, x,
                    sum.first * tokens.granule, sum.tokens);
     }
 }
 
 /* Own tokens are here: a part for each sequence and each node that they make of it. */
-static ls_status own_parameters(const ls_norm *norm, const ls_norm_kept *kept, const ls_real *dy,
+static ls_status own_parameters(const ls_norm *norm, const ls_norm_saved *saved, const ls_real *dy,
                                 const ls_real *x, size_t own, ls_token_sums *sums)
 {
     ls_status status = LS_OK;
@@ -96,7 +96,7 @@ static ls_status own_parameters(const ls_norm *norm, const ls_norm_kept *kept, c
         LS_TRY(ls_token_sums_add(sums, norm->dshift, norm->table, norm->shift_place, &shift));
     for (size_t j = 0; j < sums->n_nodes; j++)
         for (size_t b = 0; b < sums->tokens.granules; b++)
-            parameters(norm, kept, ls_token_sums_part(sums, scale, j, b),
+            parameters(norm, saved, ls_token_sums_part(sums, scale, j, b),
                        norm->dshift ? ls_token_sums_part(sums, shift, j, b) : NULL, dy, x,
                        b * own + sums->nodes[j].lo,
                        ls_axis_whole(sums->nodes[j].hi - sums->nodes[j].lo));
@@ -105,7 +105,7 @@ exit:
 }
 
 ls_status ls_norm_backward(const ls_tensor_parallel *tp, const ls_norm *norm,
-                           const ls_norm_kept *kept, ls_real *dx, const ls_real *dy,
+                           const ls_norm_saved *saved, ls_real *dx, const ls_real *dy,
                            const ls_real *x, const ls_real *residual, ls_axis tokens,
                            ls_token_sums *sums)
 {
@@ -113,13 +113,13 @@ ls_status ls_norm_backward(const ls_tensor_parallel *tp, const ls_norm *norm,
     ls_axis own = ls_own_tokens(tp, tokens);
     size_t n = ls_axis_extent(own);
     if (tp->sequence_parallel)
-        LS_TRY(own_parameters(norm, kept, dy, x, own.granule, sums));
+        LS_TRY(own_parameters(norm, saved, dy, x, own.granule, sums));
     else
-        whole_parameters(tp, norm, kept, dy, x, tokens);
+        whole_parameters(tp, norm, saved, dy, x, tokens);
     if (norm->kind == LS_LAYER_NORM)
-        ls_layer_norm_backward(dx, dy, x, norm->scale, kept->mean, kept->rstd, n, norm->D);
+        ls_layer_norm_backward(dx, dy, x, norm->scale, saved->mean, saved->rstd, n, norm->D);
     else
-        ls_rms_norm_backward(dx, dy, x, norm->scale, kept->rstd, n, norm->D);
+        ls_rms_norm_backward(dx, dy, x, norm->scale, saved->rstd, n, norm->D);
     if (residual) ls_add(dx, dx, residual, n * norm->D);
 exit:
     return status;

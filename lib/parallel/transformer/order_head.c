@@ -6,7 +6,7 @@
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/sequence/sequence_parallel.h"
-#include "parallel/hooks/look.h"
+#include "parallel/hooks/observe.h"
 
 enum { CHOICES = 2 };
 
@@ -30,24 +30,24 @@ void ls_order_head_bind(ls_order_head *head, const ls_store *store)
 }
 
 ls_status ls_order_head_keep(const ls_order_head *head, const ls_batch *batch, ls_arena *arena,
-                             ls_order_kept *ret_kept)
+                             ls_order_saved *ret_kept)
 {
     ls_status status = LS_OK;
     size_t B = batch->B, D = head->pooler.in;
-    ls_order_kept kept = {.labels = batch->order};
+    ls_order_saved saved = {.labels = batch->order};
     int32_t *none;
 
-    LS_TRY(ls_arena_alloc(arena, B * D, sizeof(ls_real), (void *)&kept.first));
-    LS_TRY(ls_arena_alloc(arena, B * D, sizeof(ls_real), (void *)&kept.p));
-    LS_TRY(ls_arena_alloc(arena, B * CHOICES, sizeof(ls_real), (void *)&kept.z));
-    LS_TRY(ls_arena_alloc(arena, B, sizeof(ls_real), (void *)&kept.max));
-    LS_TRY(ls_arena_alloc(arena, B, sizeof(ls_real), (void *)&kept.sum_exp));
-    if (!kept.labels) {
+    LS_TRY(ls_arena_alloc(arena, B * D, sizeof(ls_real), (void *)&saved.first));
+    LS_TRY(ls_arena_alloc(arena, B * D, sizeof(ls_real), (void *)&saved.p));
+    LS_TRY(ls_arena_alloc(arena, B * CHOICES, sizeof(ls_real), (void *)&saved.z));
+    LS_TRY(ls_arena_alloc(arena, B, sizeof(ls_real), (void *)&saved.max));
+    LS_TRY(ls_arena_alloc(arena, B, sizeof(ls_real), (void *)&saved.sum_exp));
+    if (!saved.labels) {
         LS_TRY(ls_arena_alloc(arena, B, sizeof *none, (void *)&none));
         for (size_t b = 0; b < B; b++) none[b] = LS_IGNORE;
-        kept.labels = none;
+        saved.labels = none;
     }
-    *ret_kept = kept;
+    *ret_kept = saved;
 exit:
     return status;
 }
@@ -69,18 +69,18 @@ static ls_status bring_first(const ls_tensor_parallel *tp, ls_real *first, const
     for (size_t b = 0; has_first(tp) && b < batch->B; b++)
         memcpy(first + b * D, xf + b * width, D * sizeof *first);
     if (!tp->sequence_parallel) goto exit;
-    ls_view view = {.point = LS_POINT_FIRST_TOKEN, .crossing = LS_CROSSING_SHARE};
+    ls_view view = {.point = LS_POINT_FIRST_TOKEN, .comm = LS_COMM_SHARE};
     const ls_view_run dims[] = {ls_whole_run(D)};
-    if (has_first(tp)) LS_TRY(ls_look_crossing(tp, view, 1, dims, first, 0));
+    if (has_first(tp)) LS_TRY(ls_observe_crossing(tp, view, 1, dims, first, 0));
     LS_TRY(ls_broadcast(tp->group, first, batch->B * D, LS_REAL_DTYPE, RANK_OF_FIRST));
-    view.crossing = LS_CROSSING_GATHERED;
-    LS_TRY(ls_look_crossing(tp, view, 1, dims, first, 0));
+    view.comm = LS_COMM_GATHERED;
+    LS_TRY(ls_observe_crossing(tp, view, 1, dims, first, 0));
 exit:
     return status;
 }
 
 ls_status ls_order_head_forward(const ls_tensor_parallel *tp, const ls_order_head *head,
-                                const ls_order_kept *kept, ls_real *ret_losses, const ls_real *xf,
+                                const ls_order_saved *saved, ls_real *ret_losses, const ls_real *xf,
                                 const ls_batch *batch)
 {
     ls_status status = LS_OK;
@@ -89,28 +89,29 @@ ls_status ls_order_head_forward(const ls_tensor_parallel *tp, const ls_order_hea
     ls_axis sequences = sequences_of(batch);
     ls_real *target;
 
-    LS_TRY(bring_first(tp, kept->first, xf, batch, D));
-    LS_TRY(ls_replicated_forward(&inside, &head->pooler, kept->p, kept->first, sequences));
-    ls_tanh_forward(kept->p, kept->p, B * D);
-    LS_TRY(ls_replicated_forward(&inside, &head->classifier, kept->z, kept->p, sequences));
-    LS_TRY(ls_look_dims(tp, LS_POINT_POOLED, false, 1, (ls_view_run[]){ls_whole_run(D)}, kept->p));
-    LS_TRY(ls_look_dims(tp, LS_POINT_ORDER_LOGITS, false, 1, (ls_view_run[]){ls_whole_run(CHOICES)},
-                        kept->z));
+    LS_TRY(bring_first(tp, saved->first, xf, batch, D));
+    LS_TRY(ls_replicated_forward(&inside, &head->pooler, saved->p, saved->first, sequences));
+    ls_tanh_forward(saved->p, saved->p, B * D);
+    LS_TRY(ls_replicated_forward(&inside, &head->classifier, saved->z, saved->p, sequences));
+    LS_TRY(
+        ls_observe_dims(tp, LS_POINT_POOLED, false, 1, (ls_view_run[]){ls_whole_run(D)}, saved->p));
+    LS_TRY(ls_observe_dims(tp, LS_POINT_ORDER_LOGITS, false, 1,
+                           (ls_view_run[]){ls_whole_run(CHOICES)}, saved->z));
 
     LS_TRY(ls_arena_alloc(tp->temporary, B, sizeof *target, (void *)&target));
-    ls_cross_entropy_max(kept->max, kept->z, B, CHOICES, choices());
-    ls_cross_entropy_sums(kept->sum_exp, NULL, target, kept->z, kept->max, kept->labels, B, CHOICES,
-                          choices());
-    ls_cross_entropy_loss(ret_losses, kept->max, kept->sum_exp, NULL, target, kept->labels, B,
+    ls_cross_entropy_max(saved->max, saved->z, B, CHOICES, choices());
+    ls_cross_entropy_sums(saved->sum_exp, NULL, target, saved->z, saved->max, saved->labels, B,
+                          CHOICES, choices());
+    ls_cross_entropy_loss(ret_losses, saved->max, saved->sum_exp, NULL, target, saved->labels, B,
                           CHOICES, 0);
-    LS_TRY(ls_look_dims(tp, LS_POINT_ORDER_LOSS, false, 0, NULL, ret_losses));
+    LS_TRY(ls_observe_dims(tp, LS_POINT_ORDER_LOSS, false, 0, NULL, ret_losses));
 exit:
     ls_arena_release(tp->temporary, mark);
     return status;
 }
 
 ls_status ls_order_head_backward(const ls_tensor_parallel *tp, const ls_order_head *head,
-                                 const ls_order_kept *kept, ls_real *dx, ls_real factor,
+                                 const ls_order_saved *saved, ls_real *dx, ls_real factor,
                                  const ls_batch *batch)
 {
     ls_status status = LS_OK;
@@ -122,15 +123,15 @@ ls_status ls_order_head_backward(const ls_tensor_parallel *tp, const ls_order_he
 
     LS_TRY(ls_arena_alloc(tp->temporary, B * D, sizeof *d, (void *)&d));
     /* loss = mean of -log softmax(z)[label] */
-    ls_cross_entropy_backward(kept->z, kept->z, kept->max, kept->sum_exp, kept->labels, B, CHOICES,
-                              choices(), 0, factor);
+    ls_cross_entropy_backward(saved->z, saved->z, saved->max, saved->sum_exp, saved->labels, B,
+                              CHOICES, choices(), 0, factor);
     /* z = p W_o + b_o, p = tanh(xf_0 W_p + b_p) */
-    LS_TRY(ls_look_dims(tp, LS_POINT_ORDER_LOGITS, true, 1, (ls_view_run[]){ls_whole_run(CHOICES)},
-                        kept->z));
-    LS_TRY(ls_replicated_backward(&inside, &head->classifier, d, kept->z, kept->p, sequences));
-    LS_TRY(ls_look_dims(tp, LS_POINT_POOLED, true, 1, (ls_view_run[]){ls_whole_run(D)}, d));
-    ls_tanh_backward(d, d, kept->p, B * D);
-    LS_TRY(ls_replicated_backward(&inside, &head->pooler, d, d, kept->first, sequences));
+    LS_TRY(ls_observe_dims(tp, LS_POINT_ORDER_LOGITS, true, 1,
+                           (ls_view_run[]){ls_whole_run(CHOICES)}, saved->z));
+    LS_TRY(ls_replicated_backward(&inside, &head->classifier, d, saved->z, saved->p, sequences));
+    LS_TRY(ls_observe_dims(tp, LS_POINT_POOLED, true, 1, (ls_view_run[]){ls_whole_run(D)}, d));
+    ls_tanh_backward(d, d, saved->p, B * D);
+    LS_TRY(ls_replicated_backward(&inside, &head->pooler, d, d, saved->first, sequences));
     /* What the first tokens have from the other loss, + this (losses in order, rule 11): once,
      * where they are. */
     for (size_t b = 0; has_first(tp) && b < B; b++)

@@ -17,32 +17,32 @@ typedef struct ls_order_head {
     ls_replicated_linear pooler, classifier;
 } ls_order_head;
 
-#define ls_order_kept LS_TYPED(ls_order_kept)
-typedef struct ls_order_kept {
+#define ls_order_saved LS_TYPED(ls_order_saved)
+typedef struct ls_order_saved {
     ls_real *first, *p;     /* B x D: xf_0; behind tanh         */
     ls_real *z;             /* B x 2, then its gradient         */
     ls_real *max, *sum_exp; /* B                                */
     const int32_t *labels;  /* B: the batch's, or none for any  */
-} ls_order_kept;
+} ls_order_saved;
 
 #define ls_order_head_bind LS_TYPED(ls_order_head_bind)
 void ls_order_head_bind(ls_order_head *head, const ls_store *store);
 #define ls_order_head_keep LS_TYPED(ls_order_head_keep)
 ls_status ls_order_head_keep(const ls_order_head *head, const ls_batch *batch, ls_arena *arena,
-                             ls_order_kept *ret_kept) LS_MUST_USE;
+                             ls_order_saved *ret_kept) LS_MUST_USE;
 
 /* ret_losses[b]: the loss of sequence b, -0 without a label. xf: own tokens x D. Sequence parallel:
  * 1 broadcast of B D. */
 #define ls_order_head_forward LS_TYPED(ls_order_head_forward)
 ls_status ls_order_head_forward(const ls_tensor_parallel *tp, const ls_order_head *head,
-                                const ls_order_kept *kept, ls_real *ret_losses, const ls_real *xf,
+                                const ls_order_saved *saved, ls_real *ret_losses, const ls_real *xf,
                                 const ls_batch *batch) LS_MUST_USE;
 
 /* dx += the gradient of xf, at the first tokens, on the rank that has them; and the parameters'.
  * dx: own tokens x D. factor: 1 / number of labels of the global batch. No communication. */
 #define ls_order_head_backward LS_TYPED(ls_order_head_backward)
 ls_status ls_order_head_backward(const ls_tensor_parallel *tp, const ls_order_head *head,
-                                 const ls_order_kept *kept, ls_real *dx, ls_real factor,
+                                 const ls_order_saved *saved, ls_real *dx, ls_real factor,
                                  const ls_batch *batch) LS_MUST_USE;
 
 #endif

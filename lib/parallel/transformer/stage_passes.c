@@ -1,7 +1,7 @@
 /* stage_passes.c - a micro-batch through a stage: forward, backward, and what is kept in between.
  *
  * What a forward pass keeps lies in the micro-batch's arena and is given back when its backward
- * pass is over, so that the rank's account shows what is alive. With recomputation less is kept,
+ * pass is over, so that the rank's account shows what is alive. With recomputation less is saved,
  * and the backward pass runs forward again over what it needs: the masks of dropout are functions
  * of the place (rule 4), so it gets the same bits. */
 #include <stdlib.h>
@@ -20,7 +20,7 @@ ls_status ls_micro_batch_create(ls_micro_batch **ret_micro_batch, const ls_stage
 
     LS_NEW(mb, 1);
     LS_NEW(mb->layers, stage->setup.layers + 1);
-    LS_TRY(ls_arena_create(&mb->kept, stage->memory, LS_MEM_ACTIVATIONS));
+    LS_TRY(ls_arena_create(&mb->saved, stage->memory, LS_MEM_ACTIVATIONS));
     LS_TRY(ls_arena_create(&mb->outgoing, stage->memory, LS_MEM_COMMUNICATION));
     *ret_micro_batch = mb;
     mb = NULL;
@@ -32,7 +32,7 @@ exit:
 void ls_micro_batch_destroy(ls_micro_batch **micro_batch)
 {
     if (!micro_batch || !*micro_batch) return;
-    ls_arena_destroy(&(*micro_batch)->kept);
+    ls_arena_destroy(&(*micro_batch)->saved);
     ls_arena_destroy(&(*micro_batch)->outgoing);
     free((*micro_batch)->layers);
     free(*micro_batch);
@@ -61,21 +61,22 @@ static ls_status take(const ls_stage *stage, const ls_micro_batch *mb, ls_arena 
 /* Who looks on, and at what. */
 static void look_on(ls_stage *stage, const ls_micro_batch *mb)
 {
-    if (!stage->setup.tap) return;
-    stage->looking = (ls_looking){.tap = stage->setup.tap,
-                                  .dtype = LS_REAL_DTYPE,
-                                  .batch = &mb->batch,
-                                  .sequences = stage->sum ? stage->sum->leaves : mb->batch.B,
-                                  .layer = -1,
-                                  .next = LS_POINTS};
-    stage->tp.looking = &stage->looking;
+    if (!stage->setup.observer) return;
+    stage->observation =
+        (ls_observation){.observer = stage->setup.observer,
+                         .dtype = LS_REAL_DTYPE,
+                         .batch = &mb->batch,
+                         .sequences = stage->sum ? stage->sum->leaves : mb->batch.B,
+                         .layer = -1,
+                         .next = LS_POINTS};
+    stage->tp.observation = &stage->observation;
 }
 
 /* ---- forward ---- */
 
-/* From mb->input, or the tokens, to mb->end, or the losses. What is wanted later stays in mb->kept:
- * every layer's input, and with `all` what else each layer keeps. The stage's output goes to the
- * arena `last`. */
+/* From mb->input, or the tokens, to mb->end, or the losses. What is wanted later stays in
+ * mb->saved: every layer's input, and with `all` what else each layer keeps. The stage's output
+ * goes to the arena `last`. */
 static ls_status forward(ls_stage *stage, ls_micro_batch *mb, bool all, ls_arena *last)
 {
     ls_status status = LS_OK;
@@ -84,24 +85,24 @@ static ls_status forward(ls_stage *stage, ls_micro_batch *mb, bool all, ls_arena
     ls_real *y;
 
     if (stage->setup.embedding) {
-        LS_TRY(take(stage, mb, layers == 0 && !stage->setup.head ? last : mb->kept, &mb->x));
+        LS_TRY(take(stage, mb, layers == 0 && !stage->setup.head ? last : mb->saved, &mb->x));
         LS_TRY(ls_embed_keep(stage, mb));
         LS_TRY(ls_embed_forward(stage, mb));
         x = mb->x;
     }
     for (size_t l = 0; l < layers; l++) {
-        LS_TRY(take(stage, mb, l + 1 == layers && !stage->setup.head ? last : mb->kept, &y));
-        size_t mark = ls_arena_mark(mb->kept);
+        LS_TRY(take(stage, mb, l + 1 == layers && !stage->setup.head ? last : mb->saved, &y));
+        size_t mark = ls_arena_mark(mb->saved);
         LS_TRY(
-            ls_layer_keep(&stage->tp, &stage->layers[l], mb->B, mb->S, mb->kept, &mb->layers[l]));
+            ls_layer_keep(&stage->tp, &stage->layers[l], mb->B, mb->S, mb->saved, &mb->layers[l]));
         mb->layers[l].x = x;
-        ls_look_in_layer(&stage->tp, (int)stage->layers[l].number);
+        ls_observe_in_layer(&stage->tp, (int)stage->layers[l].number);
         LS_TRY(ls_layer_forward(&stage->tp, &stage->layers[l], &mb->layers[l], y, &mb->batch));
-        if (!all) ls_arena_release(mb->kept, mark);
+        if (!all) ls_arena_release(mb->saved, mark);
         x = y;
         LS_TRY(ls_rank_check(ls_group_owner(stage->tp.group)));
     }
-    ls_look_in_layer(&stage->tp, -1);
+    ls_observe_in_layer(&stage->tp, -1);
     mb->end = x;
     if (stage->setup.head) {
         LS_TRY(ls_head_keep(stage, mb));
@@ -151,20 +152,20 @@ ls_status ls_stage_forward(ls_stage *stage, ls_micro_batch *mb, const ls_batch *
     mb->S = batch->S;
     mb->input = x;
     mb->forward_done = false;
-    ls_arena_release(mb->kept, 0);
+    ls_arena_release(mb->saved, 0);
     ls_arena_release(mb->outgoing, 0);
     LS_TRY(check_ids(stage, batch));
     look_on(stage, mb);
     if (stage->setup.head) {
         ls_sequence_losses *losses = &mb->sequence_losses;
-        LS_TRY(ls_arena_alloc(mb->kept, mb->B, sizeof(ls_real), (void *)&losses->tokens));
+        LS_TRY(ls_arena_alloc(mb->saved, mb->B, sizeof(ls_real), (void *)&losses->tokens));
         if (stage->config->sentence_order)
-            LS_TRY(ls_arena_alloc(mb->kept, mb->B, sizeof(ls_real), (void *)&losses->order));
+            LS_TRY(ls_arena_alloc(mb->saved, mb->B, sizeof(ls_real), (void *)&losses->order));
     }
 
-    size_t mark = ls_arena_mark(mb->kept);
+    size_t mark = ls_arena_mark(mb->saved);
     LS_TRY(forward(stage, mb, recompute <= LS_RECOMPUTE_SELECTIVE, mb->outgoing));
-    if (recompute == LS_RECOMPUTE_STAGE) ls_arena_release(mb->kept, mark);
+    if (recompute == LS_RECOMPUTE_STAGE) ls_arena_release(mb->saved, mark);
     mb->forward_done = true;
     if (ret_x) *ret_x = stage->setup.head ? NULL : mb->end;
 exit:
@@ -183,23 +184,23 @@ static ls_status backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx, ls_v
     if (stage->setup.head) LS_TRY(ls_head_backward(stage, mb, dx, mb->end, valid));
     for (size_t l = stage->setup.layers; l-- > 0;) {
         const ls_layer *layer = &stage->layers[l];
-        size_t mark = ls_arena_mark(mb->kept);
+        size_t mark = ls_arena_mark(mb->saved);
         if (stage->setup.recompute == LS_RECOMPUTE_LAYER) {
             const ls_real *x = mb->layers[l].x;
-            LS_TRY(ls_layer_keep(&stage->tp, layer, mb->B, mb->S, mb->kept, &mb->layers[l]));
+            LS_TRY(ls_layer_keep(&stage->tp, layer, mb->B, mb->S, mb->saved, &mb->layers[l]));
             mb->layers[l].x = x;
-            LS_TRY(take(stage, mb, mb->kept, &y));
-            stage->looking.again = true;
-            ls_look_in_layer(&stage->tp, (int)layer->number);
+            LS_TRY(take(stage, mb, mb->saved, &y));
+            stage->observation.again = true;
+            ls_observe_in_layer(&stage->tp, (int)layer->number);
             LS_TRY(ls_layer_forward(&stage->tp, layer, &mb->layers[l], y, &batch));
             look_on(stage, mb);
         }
-        ls_look_in_layer(&stage->tp, (int)layer->number);
+        ls_observe_in_layer(&stage->tp, (int)layer->number);
         LS_TRY(ls_layer_backward(&stage->tp, layer, &mb->layers[l], dx, &batch));
-        ls_arena_release(mb->kept, mark);
+        ls_arena_release(mb->saved, mark);
         LS_TRY(ls_rank_check(ls_group_owner(stage->tp.group)));
     }
-    ls_look_in_layer(&stage->tp, -1);
+    ls_observe_in_layer(&stage->tp, -1);
     if (stage->setup.embedding) LS_TRY(ls_embed_backward(stage, mb, dx));
 exit:
     return status;
@@ -256,9 +257,9 @@ ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *mb, const ls_real *
         memset(d, 0, count * sizeof *d);
     } else {
         look_on(stage, mb);
-        stage->looking.again = true;
+        stage->observation.again = true;
         if (stage->setup.recompute == LS_RECOMPUTE_STAGE)
-            LS_TRY(forward(stage, mb, true, mb->kept));
+            LS_TRY(forward(stage, mb, true, mb->saved));
         look_on(stage, mb);
         if (!stage->setup.head) memcpy(d, dx, count * sizeof *d);
         LS_TRY(backward(stage, mb, d, valid));
@@ -268,7 +269,7 @@ ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *mb, const ls_real *
 exit:
     stage->tp.sums = NULL;
     ls_arena_release(stage->temporary, mark);
-    ls_arena_release(mb->kept, 0);
+    ls_arena_release(mb->saved, 0);
     return status;
 }
 
@@ -298,5 +299,5 @@ void ls_stage_finish_gradients(ls_stage *stage)
 {
     ls_slot *const tables[] = {stage->token, stage->type};
     for (size_t i = 0; i < 2; i++)
-        if (tables[i]) ls_end_sum(tables[i]->grad[0], tables[i]->rows * tables[i]->cols);
+        if (tables[i]) ls_normalize_zero(tables[i]->grad[0], tables[i]->rows * tables[i]->cols);
 }

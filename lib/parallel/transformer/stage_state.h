@@ -5,7 +5,7 @@
 #include "lockstep/numerics/forest_sum.h"
 #include "lockstep/parallel/transformer/stage.h"
 #include "parallel/transformer/layer.h"
-#include "parallel/hooks/look.h"
+#include "parallel/hooks/observe.h"
 #include "parallel/transformer/masked_head.h"
 #include "parallel/transformer/order_head.h"
 
@@ -24,7 +24,7 @@ struct ls_stage {
     ls_arena *lasting; /* cuts, tables, groups: as long as the stage */
     ls_arena *temporary;
     ls_tensor_parallel tp;
-    ls_looking looking; /* with setup.tap: tp.looking */
+    ls_observation observation; /* with setup.observer: tp.observation */
     ls_cuts cuts;
     ls_kv_sharing kv;
     ls_real *cos, *sin; /* rotary tables, or NULL */
@@ -45,7 +45,7 @@ struct ls_stage {
 struct ls_micro_batch {
     size_t B, S; /* of `batch` */
     ls_memory *memory;
-    ls_arena *kept;     /* from forward to backward                             */
+    ls_arena *saved;    /* from forward to backward                             */
     ls_arena *outgoing; /* to the next stage, or back to the one before         */
     bool forward_done;  /* and not yet gone backward */
     ls_batch batch;
@@ -54,13 +54,13 @@ struct ls_micro_batch {
     const ls_real *input; /* of a stage without the embedding */
     ls_real *x;           /* output of the embedding */
     ls_real *e;           /* what its norm reads; x without one */
-    ls_norm_kept embedding_norm;
-    ls_layer_kept *layers;
+    ls_norm_saved embedding_norm;
+    ls_layer_saved *layers;
     const ls_real *end; /* output of the last layer, or what comes in when there is none */
-    ls_norm_kept final_norm;
+    ls_norm_saved final_norm;
     const ls_real *xf; /* what the heads read */
-    ls_masked_kept masked;
-    ls_order_kept order;
+    ls_masked_saved masked;
+    ls_order_saved order;
     ls_real *z;                      /* own logits, then their gradient */
     ls_real *losses, *max, *sum_exp; /* per token */
 };

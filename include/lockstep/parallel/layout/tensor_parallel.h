@@ -30,14 +30,14 @@
 LS_BEGIN_DECLS
 
 typedef struct ls_tensor_parallel {
-    ls_group *group;            /* the tp group, as this member sees it                          */
-    ls_engine engine;           /* of the local products                                         */
-    ls_arena *temporary;        /* workspace: every operation leaves it as found                 */
-    bool sequence_parallel;     /* outside the blocks each member has its share of the tokens
-                                   (sequence_parallel.h) */
-    const ls_batch_sums *sums;  /* where sums over the batch go; NULL: into one */
-    struct ls_looking *looking; /* a stage's: who looks on at what is under way (tap.h); NULL:
-                                   nobody */
+    ls_group *group;           /* the tp group, as this member sees it                          */
+    ls_engine engine;          /* of the local products                                         */
+    ls_arena *temporary;       /* workspace: every operation leaves it as found                 */
+    bool sequence_parallel;    /* outside the blocks each member has its share of the tokens
+                                  (sequence_parallel.h) */
+    const ls_batch_sums *sums; /* where sums over the batch go; NULL: into one */
+    struct ls_observation *observation; /* a stage's: who looks on at what is under way
+                                   (observer.h); NULL: nobody */
 } ls_tensor_parallel;
 
 /* An axis and who owns which of its granules. */

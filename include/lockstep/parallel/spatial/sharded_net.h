@@ -19,7 +19,7 @@
 #include "lockstep/model/store.h"
 #include "lockstep/numerics/gemm.h"
 #include "lockstep/parallel/layout/net_grids.h"
-#include "lockstep/parallel/hooks/tap.h"
+#include "lockstep/parallel/hooks/observer.h"
 
 LS_BEGIN_DECLS
 
@@ -30,8 +30,8 @@ typedef struct ls_sharded_net_setup {
     ls_group *world; /* all ranks of the layout */
     const ls_layout *layout;
     ls_engine engine;
-    size_t batch;      /* images of the global batch */
-    const ls_tap *tap; /* who looks on; NULL: nobody. Outlives the network */
+    size_t batch;                /* images of the global batch */
+    const ls_observer *observer; /* who looks on; NULL: nobody. Outlives the network */
 } ls_sharded_net_setup;
 
 /* A network over the shards in `store` (ls_holdings_of), which it does not own. Every member of

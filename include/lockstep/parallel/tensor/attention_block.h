@@ -55,16 +55,16 @@ typedef struct ls_attention_block {
 
 /* What the forward pass keeps: q (after rotary) and o, tokens x H_r w; k (after rotary) and v,
  * tokens x K_r w; P, before dropout, B x H_r x S x S, or NULL: to be computed again. */
-#define ls_attention_kept LS_TYPED(ls_attention_kept)
-typedef struct ls_attention_kept {
+#define ls_attention_saved LS_TYPED(ls_attention_saved)
+typedef struct ls_attention_saved {
     ls_real *q, *k, *v, *P, *o;
-} ls_attention_kept;
+} ls_attention_saved;
 
 /* Takes the kept arrays, for B sequences of S tokens, from `arena`. */
 #define ls_attention_keep LS_TYPED(ls_attention_keep)
 LS_API ls_status ls_attention_keep(const ls_tensor_parallel *tp, const ls_attention_block *block,
                                    size_t B, size_t S, ls_arena *arena,
-                                   ls_attention_kept *ret_kept) LS_MUST_USE;
+                                   ls_attention_saved *ret_kept) LS_MUST_USE;
 
 /* x, y: tokens x D, the same on every member. batch: its B, S, lengths, first, seed, step and
  * dropout are read. 1 all-reduce. Sequence parallel: own tokens of each; 1 all-gather, 1
@@ -72,7 +72,7 @@ LS_API ls_status ls_attention_keep(const ls_tensor_parallel *tp, const ls_attent
 #define ls_attention_block_forward LS_TYPED(ls_attention_block_forward)
 LS_API ls_status ls_attention_block_forward(const ls_tensor_parallel *tp,
                                             const ls_attention_block *block, ls_real *y,
-                                            const ls_attention_kept *kept, const ls_real *x,
+                                            const ls_attention_saved *saved, const ls_real *x,
                                             const ls_batch *batch) LS_MUST_USE;
 
 /* dx, dy: tokens x D, the same on every member; x, batch: those of the forward pass. Overwrites the
@@ -82,7 +82,7 @@ LS_API ls_status ls_attention_block_forward(const ls_tensor_parallel *tp,
 #define ls_attention_block_backward LS_TYPED(ls_attention_block_backward)
 LS_API ls_status ls_attention_block_backward(const ls_tensor_parallel *tp,
                                              const ls_attention_block *block, ls_real *dx,
-                                             const ls_real *dy, const ls_attention_kept *kept,
+                                             const ls_real *dy, const ls_attention_saved *saved,
                                              const ls_real *x, const ls_batch *batch) LS_MUST_USE;
 
 LS_END_DECLS

@@ -37,28 +37,28 @@ typedef struct ls_mlp {
 
 /* What the forward pass keeps, each tokens x F_r (row-first: up is tokens x F): the inputs of the
  * activation and its output. */
-#define ls_mlp_kept LS_TYPED(ls_mlp_kept)
-typedef struct ls_mlp_kept {
+#define ls_mlp_saved LS_TYPED(ls_mlp_saved)
+typedef struct ls_mlp_saved {
     ls_real *gate, *up, *u;
-} ls_mlp_kept;
+} ls_mlp_saved;
 
 /* Takes the kept arrays from `arena`. LS_ERR_INPUT: row-first with sequence parallelism. */
 #define ls_mlp_keep LS_TYPED(ls_mlp_keep)
 LS_API ls_status ls_mlp_keep(const ls_tensor_parallel *tp, const ls_mlp *mlp, size_t tokens,
-                             ls_arena *arena, ls_mlp_kept *ret_kept) LS_MUST_USE;
+                             ls_arena *arena, ls_mlp_saved *ret_kept) LS_MUST_USE;
 
 /* x, y: tokens x D, the same on every member; 1 all-reduce. Sequence parallel: own tokens of each;
  * 1 all-gather, 1 reduce-scatter. */
 #define ls_mlp_forward LS_TYPED(ls_mlp_forward)
 LS_API ls_status ls_mlp_forward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *y,
-                                const ls_mlp_kept *kept, const ls_real *x,
+                                const ls_mlp_saved *saved, const ls_real *x,
                                 ls_axis tokens) LS_MUST_USE;
 
 /* dx, dy: tokens x D, the same on every member; 1 all-reduce. Overwrites the gradients. Sequence
  * parallel: x, dx, dy of own tokens; 2 all-gathers (dy, x again), 1 reduce-scatter. */
 #define ls_mlp_backward LS_TYPED(ls_mlp_backward)
 LS_API ls_status ls_mlp_backward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_real *dx,
-                                 const ls_real *dy, const ls_mlp_kept *kept, const ls_real *x,
+                                 const ls_real *dy, const ls_mlp_saved *saved, const ls_real *x,
                                  ls_axis tokens) LS_MUST_USE;
 
 LS_END_DECLS

@@ -18,8 +18,8 @@ LS_API ls_status ls_vocab_embedding_forward(const ls_tensor_parallel *tp, ls_rea
                                             const ls_cut *vocab) LS_MUST_USE;
 
 /* dtable = own rows of the gradient (ls_embedding_backward: rows without a token are -0 until
- * ls_end_sum). dy: tokens x D, the same on every member: no communication. Sequence parallel:
- * dy of own tokens, 1 all-gather. Errors as forward. */
+ * ls_normalize_zero). dy: tokens x D, the same on every member: no communication. Sequence
+ * parallel: dy of own tokens, 1 all-gather. Errors as forward. */
 #define ls_vocab_embedding_backward LS_TYPED(ls_vocab_embedding_backward)
 LS_API ls_status ls_vocab_embedding_backward(const ls_tensor_parallel *tp, ls_real *dtable,
                                              const ls_real *dy, const int32_t *ids, ls_axis tokens,

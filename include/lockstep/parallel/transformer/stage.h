@@ -14,7 +14,7 @@
 #include "lockstep/parallel/tensor/attention_block.h"
 #include "lockstep/parallel/layout/losses.h"
 #include "lockstep/parallel/layout/sharding.h"
-#include "lockstep/parallel/hooks/tap.h"
+#include "lockstep/parallel/hooks/observer.h"
 
 LS_BEGIN_DECLS
 
@@ -34,8 +34,8 @@ typedef struct ls_stage_setup {
     size_t batch; /* sequences of the global batch, of which micro-batches bring parts; 0: each
                      micro-batch is the whole of it */
     const ls_kv_sharing
-        *kv;           /* of the tp group, when several stages share it; NULL: makes its own */
-    const ls_tap *tap; /* who looks on; NULL: nobody. Outlives the stage */
+        *kv; /* of the tp group, when several stages share it; NULL: makes its own */
+    const ls_observer *observer; /* who looks on; NULL: nobody. Outlives the stage */
 } ls_stage_setup;
 
 /* A stage over the shards in `store` (ls_holdings_of), which it does not own. Charged to the rank's

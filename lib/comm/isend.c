@@ -1,11 +1,11 @@
-#include "comm/sending.h"
+#include "comm/isend.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/abort.h"
 #include "comm/collective.h"
-#include "comm/left_behind.h"
+#include "comm/unreceived.h"
 #include "comm/mailbox.h"
 #include "comm/message.h"
 #include "comm/trace_lane.h"
@@ -13,11 +13,11 @@
 
 /* ---- the rank's records */
 
-static ls_status take_record(ls_sending **ret_sending, ls_group *group)
+static ls_status take_record(ls_isend **ret_sending, ls_group *group)
 {
     ls_status status = LS_OK;
     ls_rank *rank = group->rank;
-    ls_sending *sending = rank->spare_sendings;
+    ls_isend *sending = rank->spare_sendings;
     if (sending != NULL) {
         rank->spare_sendings = sending->next;
     } else {
@@ -30,7 +30,7 @@ static ls_status take_record(ls_sending **ret_sending, ls_group *group)
     sending->seen_over = false;
     sending->next = NULL;
     /* At the end: they are mostly ended in the order begun. */
-    ls_sending **at = &rank->sendings;
+    ls_isend **at = &rank->sendings;
     while (*at != NULL) at = &(*at)->next;
     *at = sending;
     *ret_sending = sending;
@@ -38,10 +38,10 @@ exit:
     return status;
 }
 
-static void give_record_back(ls_sending *sending)
+static void give_record_back(ls_isend *sending)
 {
     ls_rank *rank = sending->group->rank;
-    ls_sending **at = &rank->sendings;
+    ls_isend **at = &rank->sendings;
     while (*at != sending) at = &(*at)->next;
     *at = sending->next;
     sending->next = rank->spare_sendings;
@@ -49,24 +49,24 @@ static void give_record_back(ls_sending *sending)
 }
 
 /* Afterwards nobody reads its buffer. */
-static void take_back(ls_sending *sending)
+static void take_back(ls_isend *sending)
 {
     if (ls_message_is_over(&sending->message)) return;
-    ls_mailbox_withdraw(sending->group->team, sending->message.receiver, &sending->message);
+    ls_mailbox_cancel(sending->group->team, sending->message.receiver, &sending->message);
 }
 
 /* ---- begin, look, end */
 
 ls_status ls_send_begin(ls_group *group, int peer, int tag, const void *buffer, size_t count,
-                        ls_dtype dtype, ls_sending **ret_sending)
+                        ls_dtype dtype, ls_isend **ret_sending)
 {
     ls_status status = LS_OK;
     size_t bytes = 0;
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     LS_TRY(ls_peer_check(group, "send to", peer));
     LS_TRY(ls_bytes_of(count, dtype, &bytes));
     LS_TRY(ls_communication_begin(group, LS_CALL_SEND_BEGIN, bytes));
-    ls_left_behind_free_taken(group->rank);
+    ls_unreceived_free_taken(group->rank);
     LS_TRY(take_record(&sending, group));
     ls_message_fill(&sending->message, group, group->member, peer, tag, buffer, count, dtype);
     sending->message.under_way = true;
@@ -78,7 +78,7 @@ exit:
     return ls_collective_end(group, status);
 }
 
-bool ls_send_is_over(ls_sending *sending)
+bool ls_send_is_over(ls_isend *sending)
 {
     sending->seen_over = ls_message_is_over(&sending->message);
     return sending->seen_over;
@@ -86,14 +86,14 @@ bool ls_send_is_over(ls_sending *sending)
 
 static bool is_over(const void *what)
 {
-    const ls_sending *sending = what;
+    const ls_isend *sending = what;
     return ls_message_is_over(&sending->message);
 }
 
-ls_status ls_send_end(ls_sending **sending)
+ls_status ls_send_end(ls_isend **sending)
 {
     ls_status status = LS_OK;
-    ls_sending *own = *sending;
+    ls_isend *own = *sending;
     if (own == NULL) return LS_OK;
     ls_group *group = own->group;
     *sending = NULL;
@@ -112,9 +112,9 @@ exit:
     return ls_collective_end(group, status);
 }
 
-void ls_send_withdraw(ls_sending **sending)
+void ls_send_cancel(ls_isend **sending)
 {
-    ls_sending *own = *sending;
+    ls_isend *own = *sending;
     if (own == NULL) return;
     *sending = NULL;
     take_back(own);
@@ -123,12 +123,12 @@ void ls_send_withdraw(ls_sending **sending)
 
 /* ---- the end of the rank */
 
-ls_status ls_sendings_close(ls_rank *rank)
+ls_status ls_isends_close(ls_rank *rank)
 {
     ls_status status = LS_OK;
     /* All of them before anything is said. */
-    for (ls_sending *s = rank->sendings; s != NULL; s = s->next) take_back(s);
-    for (ls_sending *s = rank->sendings; s != NULL; s = s->next) {
+    for (ls_isend *s = rank->sendings; s != NULL; s = s->next) take_back(s);
+    for (ls_isend *s = rank->sendings; s != NULL; s = s->next) {
         const ls_message *m = &s->message;
         const ls_team *team = s->group->team;
         if (ls_message_is_over(m)) continue;
@@ -141,16 +141,16 @@ exit:
     return status;
 }
 
-static void free_list(ls_sending **list)
+static void free_list(ls_isend **list)
 {
     while (*list != NULL) {
-        ls_sending *gone = *list;
+        ls_isend *gone = *list;
         *list = gone->next;
         free(gone);
     }
 }
 
-void ls_sendings_free(ls_rank *rank)
+void ls_isends_free(ls_rank *rank)
 {
     free_list(&rank->sendings);
     free_list(&rank->spare_sendings);

@@ -5,11 +5,11 @@
  * looks. But no two waits of a rank have the same version: when, after all arrows of a circle were
  * seen, every rank on it still shows the version it had before, then all of them stood still at one
  * moment, and will for ever. */
-#include "comm/stuck.h"
+#include "comm/deadlock.h"
 
 #include <stdlib.h>
 
-#include "comm/whereabouts.h"
+#include "comm/wait_report.h"
 
 enum { UNSEEN = 0, ON_PATH, DONE };
 
@@ -104,7 +104,7 @@ exit:
     return status;
 }
 
-ls_status ls_stuck_check(const ls_rank *rank)
+ls_status ls_deadlock_check(const ls_rank *rank)
 {
     ls_status status = LS_OK;
     size_t n = (size_t)rank->world->n_ranks;
@@ -119,7 +119,7 @@ exit:
     return status;
 }
 
-ls_status ls_stuck_timeout(const ls_rank *rank, uint64_t waited_ns)
+ls_status ls_deadlock_timeout(const ls_rank *rank, uint64_t waited_ns)
 {
     enum { NAMED = 4 };
     ls_status status = LS_OK;
@@ -132,14 +132,14 @@ ls_status ls_stuck_timeout(const ls_rank *rank, uint64_t waited_ns)
     int to = atomic_load(&wait->to), from = atomic_load(&wait->from);
     if (to >= 0 || from >= 0) {
         bool sends = ls_waits_to_send(rank), receives = ls_waits_to_receive(rank);
-        if (sends) ls_line_add_whereabouts(&missing, &ranks[to]);
+        if (sends) ls_line_add_wait_report(&missing, &ranks[to]);
         if (sends && receives && to != from) ls_line_add(&missing, "; ");
-        if (receives && !(sends && to == from)) ls_line_add_whereabouts(&missing, &ranks[from]);
+        if (receives && !(sends && to == from)) ls_line_add_wait_report(&missing, &ranks[from]);
     } else {
         for (int m = 0; m < team->size; m++) {
             if (atomic_load(&team->posts[m].arrivals) >= atomic_load(&wait->arrival)) continue;
             if (n > 0 && n < NAMED) ls_line_add(&missing, "; ");
-            if (n < NAMED) ls_line_add_whereabouts(&missing, &ranks[team->world_ranks[m]]);
+            if (n < NAMED) ls_line_add_wait_report(&missing, &ranks[team->world_ranks[m]]);
             n++;
         }
     }

@@ -1,4 +1,4 @@
-#include "comm/whereabouts.h"
+#include "comm/wait_report.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -77,7 +77,7 @@ void ls_line_add_place(ls_line *line, const ls_rank *rank)
     }
 }
 
-void ls_line_add_whereabouts(ls_line *line, const ls_rank *rank)
+void ls_line_add_wait_report(ls_line *line, const ls_rank *rank)
 {
     ls_line_add(line, "rank %d, which ", rank->index);
     if (atomic_load(&rank->ended)) {

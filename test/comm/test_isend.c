@@ -15,7 +15,7 @@ static ls_status send_to_all(ls_group *group, size_t count, ls_dtype dtype, int 
 {
     ls_status status = LS_OK;
     int size = ls_group_size(group), own = ls_group_rank(group), n = 0;
-    ls_sending *sendings[MAX_UNDER_WAY] = {NULL};
+    ls_isend *sendings[MAX_UNDER_WAY] = {NULL};
     ls_comm_count before = ls_group_count(group, LS_OP_SEND);
     guarded out = guarded_new((size_t)size * count * ls_dtype_bytes(dtype));
     guarded in = guarded_new(count * ls_dtype_bytes(dtype));
@@ -47,7 +47,7 @@ static ls_status send_to_all(ls_group *group, size_t count, ls_dtype dtype, int 
            (int)(after.calls - before.calls));
     EXPECT(after.bytes == before.bytes + (uint64_t)n * bytes, "bytes of %d sends", n);
 exit:
-    for (int i = 0; i < n; i++) ls_send_withdraw(&sendings[i]);
+    for (int i = 0; i < n; i++) ls_send_cancel(&sendings[i]);
     guarded_free(&out);
     guarded_free(&in);
     return status;
@@ -93,7 +93,7 @@ static ls_status in_order(ls_rank *rank, void *argument)
     (void)argument;
     ls_group *world = ls_rank_world_group(rank);
     int32_t words[N];
-    ls_sending *sendings[N] = {NULL};
+    ls_isend *sendings[N] = {NULL};
     if (ls_rank_index(rank) == 0) {
         for (int i = 0; i < N; i++) {
             words[i] = 7 * i;
@@ -122,7 +122,7 @@ static ls_status by_tag(ls_rank *rank, void *argument)
     ls_group *world = ls_rank_world_group(rank);
     static const int order[] = {3, 1, 2};
     double x[3][2];
-    ls_sending *sendings[3] = {NULL};
+    ls_isend *sendings[3] = {NULL};
     for (int i = 0; i < 3; i++) {
         if (ls_rank_index(rank) == 0) {
             x[i][0] = i + 1;
@@ -146,7 +146,7 @@ static ls_status room(ls_rank *rank, void *argument)
     (void)argument;
     ls_group *world = ls_rank_world_group(rank);
     int32_t x[3] = {1, 2, 3}, y = 0;
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     if (ls_rank_index(rank) == 0) {
         LS_TRY(ls_send(world, 1, 0, &x[0], 1, LS_I32));
         LS_TRY(ls_send_begin(world, 1, 0, &x[1], 1, LS_I32, &sending));
@@ -175,7 +175,7 @@ static ls_status ring(ls_rank *rank, void *argument)
     int r = ls_rank_index(rank), size = ls_rank_world_size(rank);
     int right = (r + 1) % size, left = (r + size - 1) % size;
     int32_t out[DEPTH][COUNT], in[COUNT];
-    ls_sending *sendings[DEPTH] = {NULL};
+    ls_isend *sendings[DEPTH] = {NULL};
     for (int i = 0; i < N; i++) {
         int k = i % DEPTH;
         LS_TRY(ls_send_end(&sendings[k])); /* NULL at first */
@@ -212,7 +212,7 @@ static ls_status look(ls_rank *rank, void *argument)
     (void)argument;
     ls_group *world = ls_rank_world_group(rank);
     float x[3] = {1, 2, 3};
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     for (int late = 0; late < 2; late++) {
         if (ls_rank_index(rank) == 0) {
             LS_TRY(ls_send_begin(world, 1, 0, x, 3, LS_F32, &sending));
@@ -242,12 +242,12 @@ static ls_status take_back(ls_rank *rank, void *argument)
     (void)argument;
     ls_group *world = ls_rank_world_group(rank);
     int32_t x[3] = {10, 11, 12};
-    ls_sending *sendings[3] = {NULL};
+    ls_isend *sendings[3] = {NULL};
     if (ls_rank_index(rank) == 0) {
         for (int i = 0; i < 3; i++)
             LS_TRY(ls_send_begin(world, 1, 0, &x[i], 1, LS_I32, &sendings[i]));
-        ls_send_withdraw(&sendings[1]);
-        ls_send_withdraw(&sendings[1]);
+        ls_send_cancel(&sendings[1]);
+        ls_send_cancel(&sendings[1]);
         EXPECT(sendings[1] == NULL, "a send that was taken back stays");
         x[1] = -1;
         LS_TRY(ls_barrier(world));
@@ -270,7 +270,7 @@ static ls_status many(ls_rank *rank, void *argument)
     (void)argument;
     ls_group *world = ls_rank_world_group(rank);
     int32_t words[N];
-    ls_sending *sendings[N] = {NULL};
+    ls_isend *sendings[N] = {NULL};
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < N && ls_rank_index(rank) == turn; i++) {
             words[i] = i;
@@ -304,7 +304,7 @@ static ls_status forget(ls_rank *rank, void *argument)
     ls_status status = LS_OK;
     int32_t *x = argument, y = 0;
     ls_group *world = ls_rank_world_group(rank);
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     if (ls_rank_index(rank) == 0)
         LS_TRY(ls_send_begin(world, 1, 0, x, 1, LS_I32, &sending));
     else

@@ -19,7 +19,7 @@ static ls_status both_begin(ls_rank *rank, void *argument)
     ls_group *world = ls_rank_world_group(rank);
     int r = ls_rank_index(rank);
     float x = (float)r, y = -1;
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     LS_TRY(ls_send_begin(world, 1 - r, 1, &x, 1, LS_F32, &sending));
     if (*then == END_IT || (*then == MEET && r == 0)) LS_TRY(ls_send_end(&sending));
     if (*then == MEET) LS_TRY(ls_barrier(world));
@@ -27,7 +27,7 @@ static ls_status both_begin(ls_rank *rank, void *argument)
     EXPECT((int)y == 1 - r, "received %g", (double)y);
     LS_TRY(ls_send_end(&sending));
 exit:
-    ls_send_withdraw(&sending);
+    ls_send_cancel(&sending);
     return status;
 }
 
@@ -62,7 +62,7 @@ static ls_status slow_but_sure(ls_rank *rank, void *argument)
     ls_group *world = ls_rank_world_group(rank);
     int r = ls_rank_index(rank), size = ls_rank_world_size(rank);
     float x[2] = {1, 2}, y = 0;
-    ls_sending *sendings[2] = {NULL};
+    ls_isend *sendings[2] = {NULL};
     if (r == 0) {
         LS_TRY(ls_send_begin(world, size - 1, 1, &x[0], 1, LS_F32, &sendings[0]));
         LS_TRY(ls_send_begin(world, size - 1, 2, &x[1], 1, LS_F32, &sendings[1]));
@@ -80,7 +80,7 @@ static ls_status slow_but_sure(ls_rank *rank, void *argument)
     EXPECT((int)y == 1, "received %g", (double)y);
     for (int i = 0; i < 2; i++) LS_TRY(ls_send_end(&sendings[i]));
 exit:
-    for (int i = 0; i < 2; i++) ls_send_withdraw(&sendings[i]);
+    for (int i = 0; i < 2; i++) ls_send_cancel(&sendings[i]);
     return status;
 }
 
@@ -92,7 +92,7 @@ static ls_status slow_receiver(ls_rank *rank, void *argument)
     ls_group *world = ls_rank_world_group(rank);
     int r = ls_rank_index(rank), last = ls_rank_world_size(rank) - 1;
     float x = 4, y = 0;
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     if (r == 0) LS_TRY(ls_send_begin(world, last, 1, &x, 1, LS_F32, &sending));
     if (r == 0) LS_TRY(ls_send_end(&sending));
     if (r == last) {
@@ -102,7 +102,7 @@ static ls_status slow_receiver(ls_rank *rank, void *argument)
     }
     LS_TRY(ls_barrier(world));
 exit:
-    ls_send_withdraw(&sending);
+    ls_send_cancel(&sending);
     return status;
 }
 
@@ -129,12 +129,12 @@ static ls_status never_received(ls_rank *rank, void *argument)
     ls_status status = LS_OK;
     static double x[3] = {1, 2, 3};
     const ending *how = argument;
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     if (ls_rank_index(rank) == 1) return LS_OK;
     LS_TRY(ls_send_begin(ls_rank_world_group(rank), 1, 8, x, 3, LS_F64, &sending));
     if (*how == END_SEND) LS_TRY(ls_send_end(&sending));
     if (*how == FAIL_SELF) LS_FAIL(LS_ERR_IO, "for another reason");
-    if (*how == WITHDRAW) ls_send_withdraw(&sending);
+    if (*how == WITHDRAW) ls_send_cancel(&sending);
 exit:
     return status;
 }
@@ -144,7 +144,7 @@ static ls_status received_too_late(ls_rank *rank, void *argument)
 {
     ls_status status = LS_OK;
     _Atomic int *begun = argument;
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     double x[3] = {1, 2, 3};
     if (ls_rank_index(rank) == 0) {
         LS_TRY(ls_send_begin(ls_rank_world_group(rank), 1, 8, x, 3, LS_F64, &sending));
@@ -187,7 +187,7 @@ static ls_status wait_for_busy_rank(ls_rank *rank, void *argument)
     ls_status status = LS_OK;
     (void)argument;
     float x = 0;
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     if (ls_rank_index(rank) == 0) {
         LS_TRY(ls_send_begin(ls_rank_world_group(rank), 1, 5, &x, 1, LS_F32, &sending));
         LS_TRY(ls_send_end(&sending));
@@ -227,7 +227,7 @@ static ls_status send_misfit(ls_rank *rank, void *argument)
     int r = ls_rank_index(rank);
     ls_group *world = ls_rank_world_group(rank);
     double x[8] = {0};
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     if (r == m->late) ls_clock_sleep_ns(30000000);
     if (r == 0) {
         LS_TRY(ls_send_begin(world, 1, 4, x, m->sent, m->sent_as, &sending));
@@ -240,7 +240,7 @@ static ls_status send_misfit(ls_rank *rank, void *argument)
 exit:
     m->seen[r] = status;
     snprintf(m->text[r], sizeof m->text[r], "%s", ls_error_text());
-    ls_send_withdraw(&sending);
+    ls_send_cancel(&sending);
     return status;
 }
 
@@ -267,7 +267,7 @@ END_TEST
 static ls_status bad_peer(ls_rank *rank, void *argument)
 {
     const int *peer = argument;
-    ls_sending *sending = NULL;
+    ls_isend *sending = NULL;
     float x = 0;
     if (ls_rank_index(rank) != 0) return ls_barrier(ls_rank_world_group(rank));
     ls_status status = ls_send_begin(ls_rank_world_group(rank), *peer, 0, &x, 1, LS_F32, &sending);
@@ -307,7 +307,7 @@ static ls_status fail_in_the_middle(ls_rank *rank, void *argument)
         ls_clock_sleep_ns(3000 * (uint64_t)(c->round % 50));
         LS_FAIL(LS_ERR_IO, "now");
     }
-    ls_sending *sendings[UNDER_WAY] = {NULL};
+    ls_isend *sendings[UNDER_WAY] = {NULL};
     int32_t *in = malloc(n * sizeof *in), *out[UNDER_WAY];
     for (int k = 0; k < UNDER_WAY; k++) out[k] = calloc(n, sizeof *out[k]);
     for (int i = 0; status == LS_OK; i++) {
@@ -325,7 +325,7 @@ static ls_status fail_in_the_middle(ls_rank *rank, void *argument)
         atomic_fetch_add(&c->exchanges, 1);
     }
     for (int k = 0; k < UNDER_WAY; k++) {
-        if ((r + c->round) % 2 == 0) ls_send_withdraw(&sendings[k]);
+        if ((r + c->round) % 2 == 0) ls_send_cancel(&sendings[k]);
         if (ls_send_end(&sendings[k]) == LS_OK) EXPECT(sendings[k] == NULL, "not freed");
         memset(out[k], 0x11, n * sizeof *out[k]);
         free(out[k]);

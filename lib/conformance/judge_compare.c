@@ -1,5 +1,5 @@
-/* judge_look.c - a case that has run: results, guard bands, inputs, values, in this order. */
-#include "conformance/judge_look.h"
+/* judge_compare.c - a case that has run: results, guard bands, inputs, values, in this order. */
+#include "conformance/judge_compare.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -123,7 +123,7 @@ static bool find_wrong(const judge_trial *trial, judge_fault *fault)
     return false;
 }
 
-judge_outcome ls_judge_look(const judge_trial *trial, judge_fault *ret_fault)
+judge_outcome ls_judge_compare(const judge_trial *trial, judge_fault *ret_fault)
 {
     const judge_outcome results = look_at_results(trial, ret_fault);
     if (results != JUDGE_PASSED) return results;
@@ -133,7 +133,7 @@ judge_outcome ls_judge_look(const judge_trial *trial, judge_fault *ret_fault)
     return JUDGE_PASSED;
 }
 
-judge_outcome ls_judge_look_ordered(const judge_trial *trial, judge_fault *ret_fault)
+judge_outcome ls_judge_compare_ordered(const judge_trial *trial, judge_fault *ret_fault)
 {
     bool said = false;
     const size_t bytes = ls_dtype_bytes(trial->dtype);

@@ -1,4 +1,4 @@
-#include "comm/left_behind.h"
+#include "comm/unreceived.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ static size_t data_bytes(const ls_message *message)
     return message->count * ls_dtype_bytes(message->dtype);
 }
 
-ls_status ls_left_behind_create(ls_message **ret_copy, ls_group *group, const ls_message *send)
+ls_status ls_unreceived_create(ls_message **ret_copy, ls_group *group, const ls_message *send)
 {
     ls_status status = LS_OK;
     ls_rank *rank = group->rank;
@@ -54,17 +54,17 @@ static void free_if(ls_rank *rank, bool all)
     }
 }
 
-void ls_left_behind_free_taken(ls_rank *rank)
+void ls_unreceived_free_taken(ls_rank *rank)
 {
     free_if(rank, false);
 }
 
-void ls_left_behind_free_all(ls_rank *rank)
+void ls_unreceived_free_all(ls_rank *rank)
 {
     free_if(rank, true);
 }
 
-ls_status ls_left_behind_check(const ls_rank *rank)
+ls_status ls_unreceived_check(const ls_rank *rank)
 {
     ls_status status = LS_OK;
     for (const ls_message *m = rank->left_behind; m != NULL; m = m->next_left) {

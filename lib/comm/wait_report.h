@@ -1,6 +1,6 @@
-/* whereabouts.h - what a rank waits for, as the others see it, and in words. */
-#ifndef LS_COMM_WHEREABOUTS_H
-#define LS_COMM_WHEREABOUTS_H
+/* wait_report.h - what a rank waits for, as the others see it, and in words. */
+#ifndef LS_COMM_WAIT_REPORT_H
+#define LS_COMM_WAIT_REPORT_H
 
 #include "comm/world_state.h"
 
@@ -24,6 +24,6 @@ void ls_line_add(ls_line *line, const char *format, ...) LS_PRINTF(2, 3);
 void ls_line_add_place(ls_line *line, const ls_rank *rank);
 
 /* "rank 3, which has ended", "... waits in ...", "... is outside any communication". */
-void ls_line_add_whereabouts(ls_line *line, const ls_rank *rank);
+void ls_line_add_wait_report(ls_line *line, const ls_rank *rank);
 
 #endif

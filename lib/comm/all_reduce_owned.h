@@ -1,6 +1,6 @@
-/* bring_together.h - numbers of which each is known to one member, made known to all. */
-#ifndef LS_COMM_BRING_TOGETHER_H
-#define LS_COMM_BRING_TOGETHER_H
+/* all_reduce_owned.h - numbers of which each is known to one member, made known to all. */
+#ifndef LS_COMM_ALL_REDUCE_OWNED_H
+#define LS_COMM_ALL_REDUCE_OWNED_H
 
 #include "lockstep/base/memory.h"
 #include "lockstep/comm/collectives.h"
@@ -14,7 +14,7 @@ ls_status ls_one_leaf_each(ls_group *group, ls_arena *arena, ls_forest *ret_fore
  * is x for every x (contract rule 14), so any tree gives its bits: one leaf per member is the
  * cheapest. dtype LS_F32 or LS_F64; in == out allowed. temporary: left as found. Every member calls
  * it together. 1 all-reduce of count. Errors: those of ls_all_reduce_forest, LS_ERR_MEMORY. */
-ls_status ls_bring_together(ls_group *group, void *out, const void *in, size_t count,
-                            ls_dtype dtype, ls_arena *temporary) LS_MUST_USE;
+ls_status ls_all_reduce_owned(ls_group *group, void *out, const void *in, size_t count,
+                              ls_dtype dtype, ls_arena *temporary) LS_MUST_USE;
 
 #endif

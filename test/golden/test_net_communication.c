@@ -4,7 +4,7 @@
  * many bytes as its call counts; totals and pieces are those of the whole tensors of the run. EXACT
  * throughout, but for norms and powers, which are made again from their sums up to rounding.
  */
-#include "golden/crossings_fixture.h"
+#include "golden/communication_fixture.h"
 #include "golden/net_golden_fixture.h"
 #include "run_tests.h"
 

@@ -1,10 +1,10 @@
-/* net_look.c - what a convolutional network shows to a tap. */
+/* net_observe.c - what a convolutional network shows to an observer. */
 #include "parallel/spatial/net_layer_state.h"
 
 static ls_status show(const ls_sharded_net *net, size_t number, ls_view *view, const void *values,
                       ls_dtype dtype)
 {
-    const ls_tap *tap = net->setup.tap;
+    const ls_observer *observer = net->setup.observer;
     view->kind = LS_VIEW_POINT;
     view->param = view->use = -1;
     view->layer = (int)number;
@@ -12,7 +12,7 @@ static ls_status show(const ls_sharded_net *net, size_t number, ls_view *view, c
     view->dtype = dtype;
     view->values = values;
     view->stride = view->dims[view->n_dims - 1].count;
-    return tap->look(tap->context, ls_group_owner(net->setup.world), view);
+    return observer->look(observer->context, ls_group_owner(net->setup.world), view);
 }
 
 static void fill_dims(const ls_sharded_net *net, size_t number, const ls_image_box *box,
@@ -31,7 +31,7 @@ ls_status ls_net_show_block(const ls_sharded_net *net, size_t number, bool gradi
                             const ls_image_box *box, const ls_real *values)
 {
     ls_view view = {.gradient = gradient};
-    if (net->setup.tap == NULL || ls_image_box_is_empty(box)) return LS_OK;
+    if (net->setup.observer == NULL || ls_image_box_is_empty(box)) return LS_OK;
     fill_dims(net, number, box, &view);
     return show(net, number, &view, values, LS_REAL_DTYPE);
 }
@@ -40,11 +40,11 @@ ls_status ls_net_show_sum(const ls_sharded_net *net, size_t number, const ls_ima
                           ls_node node, size_t leaves, const ls_real *values)
 {
     ls_view view = {.gradient = true,
-                    .crossing = leaves ? LS_CROSSING_PARTIAL : LS_CROSSING_TOTAL,
+                    .comm = leaves ? LS_COMM_PARTIAL : LS_COMM_TOTAL,
                     .lo = node.lo,
                     .hi = node.hi,
                     .leaves = leaves};
-    if (net->setup.tap == NULL || ls_image_box_is_empty(box)) return LS_OK;
+    if (net->setup.observer == NULL || ls_image_box_is_empty(box)) return LS_OK;
     fill_dims(net, number, box, &view);
     return show(net, number, &view, values, LS_REAL_DTYPE);
 }
@@ -87,8 +87,8 @@ ls_status ls_net_show_sent(const ls_sharded_net *net, const ls_net_route *route,
     ls_status status = LS_OK;
     const size_t own = (size_t)ls_group_rank(net->setup.world);
     const size_t ranks = (size_t)ls_group_size(net->setup.world);
-    ls_view view = {.point = point, .crossing = LS_CROSSING_SENT};
-    if (net->setup.tap == NULL) return LS_OK;
+    ls_view view = {.point = point, .comm = LS_COMM_SENT};
+    if (net->setup.observer == NULL) return LS_OK;
     for (size_t k = 1; k < ranks; k++) {
         const ls_transfer *t = find_transfer(route, own, (own + k) % ranks);
         if (t == NULL) continue;
@@ -106,8 +106,8 @@ ls_status ls_net_show_received(const ls_sharded_net *net, const ls_net_route *ro
     ls_status status = LS_OK;
     const size_t own = (size_t)ls_group_rank(net->setup.world);
     const size_t ranks = (size_t)ls_group_size(net->setup.world);
-    ls_view view = {.point = point, .crossing = LS_CROSSING_RECEIVED};
-    if (net->setup.tap == NULL) return LS_OK;
+    ls_view view = {.point = point, .comm = LS_COMM_RECEIVED};
+    if (net->setup.observer == NULL) return LS_OK;
     for (size_t k = 1; k < ranks; k++)
         if (find_transfer(route, (own + k) % ranks, own)) view.skipped++;
     for (size_t k = 1; k < ranks; k++) {
@@ -124,7 +124,7 @@ ls_status ls_net_show_row(const ls_sharded_net *net, size_t number, ls_point poi
                           const ls_real *values)
 {
     ls_view view = {.point = point, .n_dims = 1, .dims = {run}};
-    if (net->setup.tap == NULL || run.count == 0) return LS_OK;
+    if (net->setup.observer == NULL || run.count == 0) return LS_OK;
     return show(net, number, &view, values, LS_REAL_DTYPE);
 }
 
@@ -141,10 +141,10 @@ ls_status ls_net_show_pixel_sum(const ls_sharded_net *net, const ls_net_layer_st
     const ls_node *nodes = inside_images ? s->image_nodes : s->nodes;
     const size_t n = !part ? 1 : inside_images ? s->n_image_nodes : s->n_nodes;
     size_t count = 1;
-    if (net->setup.tap == NULL || plan->members == 1) return LS_OK; /* nothing crosses */
+    if (net->setup.observer == NULL || plan->members == 1) return LS_OK; /* nothing crosses */
     ls_view view = *given;
     for (int i = 0; i < view.n_dims; i++) count *= view.dims[i].count;
-    view.crossing = LS_CROSSING_TOTAL;
+    view.comm = LS_COMM_TOTAL;
     for (size_t j = 0; j < n; j++) {
         if (part) ls_net_fill_node(&view, pixels, nodes[j]);
         LS_TRY(show(net, l->number, &view, values + j * count, LS_REAL_DTYPE));

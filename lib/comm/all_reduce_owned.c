@@ -1,4 +1,4 @@
-#include "comm/bring_together.h"
+#include "comm/all_reduce_owned.h"
 
 ls_status ls_one_leaf_each(ls_group *group, ls_arena *arena, ls_forest *ret_forest)
 {
@@ -13,8 +13,8 @@ exit:
     return status;
 }
 
-ls_status ls_bring_together(ls_group *group, void *out, const void *in, size_t count,
-                            ls_dtype dtype, ls_arena *temporary)
+ls_status ls_all_reduce_owned(ls_group *group, void *out, const void *in, size_t count,
+                              ls_dtype dtype, ls_arena *temporary)
 {
     ls_status status = LS_OK;
     size_t mark = ls_arena_mark(temporary);

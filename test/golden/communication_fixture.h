@@ -1,7 +1,7 @@
-/* crossings_fixture.h - a layout's run with all that crossed ranks: the list of calls, the ranks'
- * files, and the tensors in them. */
-#ifndef TEST_GOLDEN_CROSSINGS_FIXTURE_H
-#define TEST_GOLDEN_CROSSINGS_FIXTURE_H
+/* communication_fixture.h - a layout's run with all that crossed ranks: the list of calls, the
+ * ranks' files, and the tensors in them. */
+#ifndef TEST_GOLDEN_COMMUNICATION_FIXTURE_H
+#define TEST_GOLDEN_COMMUNICATION_FIXTURE_H
 
 #include <jansson.h>
 #include <math.h>
@@ -15,7 +15,7 @@ struct scene {
     bool gathered_loss;
 };
 
-enum { RANKS = 16, NAME = LS_DUMP_CROSSING_NAME, PARTS = 256 };
+enum { RANKS = 16, NAME = LS_DUMP_COMM_NAME, PARTS = 256 };
 
 /* One line of the list. */
 typedef struct call {

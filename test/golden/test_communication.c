@@ -1,10 +1,10 @@
-/* test_crossings.c - every call of a layout that crosses ranks, with what goes in and what comes
- * out: the list of calls says in which tensors of the ranks' files. What was handed into a
+/* test_communication.c - every call of a layout that crosses ranks, with what goes in and what
+ * comes out: the list of calls says in which tensors of the ranks' files. What was handed into a
  * reduction, added in the order of its tree, is to the bit what each rank got; a gather gives the
  * shares; what is received was sent; and totals are the whole tensors of the run. EXACT throughout.
  */
 #include "lockstep/numerics/tree.h"
-#include "golden/crossings_fixture.h"
+#include "golden/communication_fixture.h"
 #include "run_tests.h"
 
 static const struct scene scenes[] = {

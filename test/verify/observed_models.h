@@ -1,6 +1,6 @@
-/* tap_models.h - small models whose tensors are looked at, one of each kind. */
-#ifndef TEST_VERIFY_TAP_MODELS_H
-#define TEST_VERIFY_TAP_MODELS_H
+/* observed_models.h - small models whose tensors are looked at, one of each kind. */
+#ifndef TEST_VERIFY_OBSERVED_MODELS_H
+#define TEST_VERIFY_OBSERVED_MODELS_H
 
 #include "train/run_fixture.h"
 

@@ -1,5 +1,5 @@
-/* check_look.c - one tensor's whole story: its values beside the golden and the right ones, and
- * where in it those are that are off. */
+/* check_inspection.c - one tensor's whole story: its values beside the golden and the right ones,
+ * and where in it those are that are off. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 /* ---- values ---- */
 
 /* The bound of a run holds for every element alike. */
-static ls_status take_truth(ls_look *look, const struct ls_check *check,
+static ls_status take_truth(ls_inspection *look, const struct ls_check *check,
                             const ls_check_place *place)
 {
     ls_status status = LS_OK;
@@ -30,7 +30,7 @@ exit:
     return status;
 }
 
-static ls_status take_values(ls_look *look, const struct ls_check *check,
+static ls_status take_values(ls_inspection *look, const struct ls_check *check,
                              const ls_check_place *place)
 {
     ls_status status = LS_OK;
@@ -52,19 +52,19 @@ exit:
 
 /* ---- which are off ---- */
 
-static bool is_outside(const ls_look *look, size_t i)
+static bool is_outside(const ls_inspection *look, size_t i)
 {
     if (!look->right) return false;
     return !ls_check_allowed(look->candidate[i], look->right[i], look->bound[i]);
 }
 
-static bool is_off(const ls_look *look, size_t i)
+static bool is_off(const ls_inspection *look, size_t i)
 {
     if (look->off_is_outside) return is_outside(look, i);
     return ls_check_ulps(look->judged->format, look->candidate[i], look->golden[i]) > 0;
 }
 
-static double score(const ls_look *look, size_t i)
+static double score(const ls_inspection *look, size_t i)
 {
     const double right = look->right ? look->right[i] : look->golden[i];
     const double error = fabs(look->candidate[i] - right);
@@ -72,13 +72,13 @@ static double score(const ls_look *look, size_t i)
     return isnan(error) ? HUGE_VAL : error / unit;
 }
 
-static void keep_worst(ls_look *look, size_t i)
+static void keep_worst(ls_inspection *look, size_t i)
 {
     const double mine = score(look, i);
     size_t at = look->n_worst;
     while (at > 0 && mine > score(look, look->worst[at - 1])) at--;
-    if (at == LS_LOOK_WORST) return;
-    if (look->n_worst < LS_LOOK_WORST) look->n_worst++;
+    if (at == LS_INSPECTION_WORST) return;
+    if (look->n_worst < LS_INSPECTION_WORST) look->n_worst++;
     for (size_t k = look->n_worst - 1; k > at; k--) look->worst[k] = look->worst[k - 1];
     look->worst[at] = i;
 }
@@ -109,12 +109,12 @@ static size_t granule_of(const ls_graph *graph, const ls_graph_node *node, int d
 }
 
 /* Per index of a dimension how many elements are off, then what that looks like. */
-static ls_status describe_dimension(ls_look *look, const ls_graph *graph, const size_t *counts,
-                                    int d)
+static ls_status describe_dimension(ls_inspection *look, const ls_graph *graph,
+                                    const size_t *counts, int d)
 {
     ls_status status = LS_OK;
     const ls_graph_node *node = &graph->nodes[look->judged->golden->node];
-    ls_look_dimension *of = &look->dimensions[d];
+    ls_inspection_dimension *of = &look->dimensions[d];
     const size_t extent = node->dims[d], granule = granule_of(graph, node, d);
     for (size_t i = 0; i < extent; i++) {
         if (counts[i] == 0) continue;
@@ -151,7 +151,7 @@ static bool is_image(const ls_graph_node *node)
     return node->n_dims == 4 && strstr(node->dim_names, "H[down]") && node->dims[2] > 1;
 }
 
-static void shape_grid(ls_look *look, const ls_graph_node *node)
+static void shape_grid(ls_inspection *look, const ls_graph_node *node)
 {
     look->columns = node->n_dims > 0 ? node->dims[node->n_dims - 1] : 1;
     look->rows = look->columns > 0 ? look->count / look->columns : 0;
@@ -160,11 +160,11 @@ static void shape_grid(ls_look *look, const ls_graph_node *node)
         look->rows = node->dims[2];
         look->layers = node->dims[0] * node->dims[1];
     }
-    look->grid_rows = cells(look->rows, LS_LOOK_ROWS, &look->cell_rows);
-    look->grid_columns = cells(look->columns, LS_LOOK_COLUMNS, &look->cell_columns);
+    look->grid_rows = cells(look->rows, LS_INSPECTION_ROWS, &look->cell_rows);
+    look->grid_columns = cells(look->columns, LS_INSPECTION_COLUMNS, &look->cell_columns);
 }
 
-static void count_in_grid(ls_look *look, size_t i)
+static void count_in_grid(ls_inspection *look, size_t i)
 {
     const size_t row = i / look->columns % look->rows / look->cell_rows;
     const size_t column = i % look->columns / look->cell_columns;
@@ -175,7 +175,7 @@ static void count_in_grid(ls_look *look, size_t i)
     look->share[row * look->grid_columns + column] += 1 / (double)(in_cell * look->layers);
 }
 
-static ls_status find_places(ls_look *look, const ls_graph *graph)
+static ls_status find_places(ls_inspection *look, const ls_graph *graph)
 {
     ls_status status = LS_OK;
     const ls_graph_node *node = &graph->nodes[look->judged->golden->node];
@@ -201,12 +201,13 @@ exit:
     return status;
 }
 
-ls_status ls_look_create(ls_look **ret_look, const ls_judgement *judgement, const ls_judged *judged)
+ls_status ls_inspection_create(ls_inspection **ret_look, const ls_judgement *judgement,
+                               const ls_judged *judged)
 {
     ls_status status = LS_OK;
     const struct ls_check *check = judgement->inside;
     const ls_golden_tensor *golden = judged->golden;
-    ls_look *look = calloc(1, sizeof *look);
+    ls_inspection *look = calloc(1, sizeof *look);
     if (!look) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to look at %s", golden->name);
     look->judged = judged;
     look->count = golden->count;
@@ -218,11 +219,11 @@ ls_status ls_look_create(ls_look **ret_look, const ls_judgement *judgement, cons
     *ret_look = look;
     look = NULL;
 exit:
-    ls_look_destroy(&look);
+    ls_inspection_destroy(&look);
     return status;
 }
 
-void ls_look_destroy(ls_look **look)
+void ls_inspection_destroy(ls_inspection **look)
 {
     if (!*look) return;
     for (int d = 0; d < LS_NODE_DIMS; d++) free((*look)->dimensions[d].in_block);

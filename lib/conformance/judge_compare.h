@@ -1,6 +1,6 @@
-/* judge_look.h - whether a case that has run is right, and what a wrong one looks like. */
-#ifndef LS_CONFORMANCE_JUDGE_LOOK_H
-#define LS_CONFORMANCE_JUDGE_LOOK_H
+/* judge_compare.h - whether a case that has run is right, and what a wrong one looks like. */
+#ifndef LS_CONFORMANCE_JUDGE_COMPARE_H
+#define LS_CONFORMANCE_JUDGE_COMPARE_H
 
 #include "conformance/judge_trial.h"
 
@@ -21,10 +21,10 @@ typedef struct judge_fault {
     char text[400];
 } judge_fault;
 
-judge_outcome ls_judge_look(const judge_trial *trial, judge_fault *ret_fault);
+judge_outcome ls_judge_compare(const judge_trial *trial, judge_fault *ret_fault);
 
 /* The same of the bits: JUDGE_NOT_SUPPORTED when nothing is said of them. */
-judge_outcome ls_judge_look_ordered(const judge_trial *trial, judge_fault *ret_fault);
+judge_outcome ls_judge_compare_ordered(const judge_trial *trial, judge_fault *ret_fault);
 
 /* Whether an element is within the bound of its right value. */
 bool ls_judge_is_right(const judge_tensor *tensor, size_t place_in_whole, double got);
