@@ -3,7 +3,7 @@
  * Sources: Valiant, A bridging model for parallel computation (CACM 33(8), 1990): compute,
  * exchange, wait for all - a superstep; Mellor-Crummey and Scott, Algorithms for scalable
  * synchronization on shared-memory multiprocessors (ACM TOCS 9(1), 1991), section 3: barriers.
- * Groups stand in a grid, neighbours in one row, as Megatron-LM places its tensor-parallel ranks.
+ * Groups are in a grid, neighbours in one row, as Megatron-LM places its tensor-parallel ranks.
  *
  * A rank is a thread that owns a part of the data. Here a rod of CELLS cells, closed to a ring, is
  * cut into as many parts as there are ranks, and warmth flows:
@@ -29,7 +29,7 @@ static float rod[2][CELLS], expected[CELLS];
 static size_t bounds[MAX_RANKS + 1];
 static int failing = -1; /* the rank that fails in the middle; -1: none */
 
-/* What a rank leaves behind for the main thread, which looks after the join: a thread neither
+/* What a rank leaves for the main thread, which reads it after the join: a thread neither
  * prints nor judges. */
 static struct slot {
     int row[2], column[2]; /* own number in two groups, and their sizes */
@@ -101,7 +101,7 @@ exit:
     return status;
 }
 
-/* What a rank must have seen of its groups: its place and the sizes follow from its number alone.
+/* What a rank must have seen of its groups: its place and the sizes follow from its number only.
  */
 static bool grid_is_right(const struct slot *slot, int me, int ranks)
 {

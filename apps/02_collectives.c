@@ -17,12 +17,12 @@
  *               power of two
  *   forest      Lockstep's: the terms are the leaves of one tree that P has no part in. T(n) is
  *               T(first half) + T(second half); for odd n the first part is the largest power of
- *               two below n. A rank hands in the nodes that it can finish alone, the collective
+ *               two below n. A rank sends the nodes that it can finish alone, the collective
  *               adds the rest
  *
  * The first three give a sum of P vectors, the last the sum of all leaves as one thread makes it,
  * whatever P is; halving gives that too where each rank's share is one whole node. (Bytes: of the
- * first three what is sent, of the forest what is handed in for the other threads to read.) */
+ * first three what is sent, of the forest what is sent for the other threads to read.) */
 #include <lockstep/parts.h>
 
 #include <stdio.h>
@@ -153,7 +153,7 @@ static ls_status forest(ls_group *group, float *sum, float (*partials)[COUNT])
         ls_tree_sum_rows(partials[j], leaf[nodes[j].lo], ls_axis_whole(nodes[j].hi - nodes[j].lo),
                          COUNT, COUNT);
 #ifdef LS_APP_FAULT /* a test builds this in and expects exit status 1 */
-    if (me == 0) ls_scale(partials[0], partials[0], 2, COUNT); /* handed in twice */
+    if (me == 0) ls_scale(partials[0], partials[0], 2, COUNT); /* sent twice */
 #endif
     LS_TRY(ls_all_reduce_forest(group, sum, partials, COUNT, LS_F32, &owners));
 exit:
@@ -220,7 +220,7 @@ static ls_status run(uint64_t seed, bool whole_numbers)
 
 enum { DRAWN = 24, DEPTH = 8 }; /* leaves and levels of a tree that is drawn */
 
-/* Draws T over the leaves lo .. hi: a node is marked with the rank that finishes it alone, and with
+/* Draws T over the leaves lo .. hi: a node is marked with the rank that finishes it only, and with
  * * where the collective adds. */
 static void draw(char (*rows)[4 * DRAWN], size_t lo, size_t hi)
 {
@@ -237,7 +237,7 @@ static void draw(char (*rows)[4 * DRAWN], size_t lo, size_t hi)
     draw(rows + 1, lo + left_of(hi - lo), hi);
 }
 
-/* What each rank owns and hands in; the number of partials of all. */
+/* What each rank owns and sends; the number of partials of all. */
 static size_t show_forests(void)
 {
     char rows[DEPTH][4 * DRAWN];

@@ -11,8 +11,8 @@
  *     g   forward: all-reduce of z            backward: nothing
  *
  * The two all-reduces are sums over the cut axis F, and such a sum has one order, which the model
- * fixes and not the number of ranks: F is made of granules, and one tree stands over the granules,
- * whoever owns which. A rank adds up what it can finish alone and hands in one partial per node of
+ * fixes and not the number of ranks: F is made of granules, and one tree is over the granules,
+ * whoever owns which. A rank adds up what it can finish alone and sends one partial per node of
  * the tree (chapter 2 draws them). So z and dx have the bits of the serial run at every number of
  * ranks; and the gradients of the weights need no communication at all. */
 #include <lockstep/parts.h>
@@ -63,7 +63,7 @@ exit:
     return status;
 }
 
-/* What a rank leaves behind for the main thread, which looks after the join. */
+/* What a rank leaves for the main thread, which reads it after the join. */
 static struct slot {
     size_t weight_bytes, compared, different;
     ls_comm_count g, f;
@@ -146,7 +146,7 @@ exit:
 
 static bool equal = true; /* every bit and every count is as it must be */
 
-/* Runs the layers on `ranks` ranks and prints what each held and handed in. */
+/* Runs the layers on `ranks` ranks and prints what each held and sent. */
 static ls_status show(size_t ranks)
 {
     ls_status status = LS_OK;

@@ -89,7 +89,7 @@ exit:
     return status;
 }
 
-/* What a rank leaves behind for the main thread, which looks after the join. */
+/* What a rank leaves for the main thread, which reads it after the join. */
 enum { REDUCE_FORWARD, GATHER_FORWARD, REDUCE_BACKWARD, GATHER_BACKWARD, COUNTS };
 static struct slot {
     ls_comm_count counts[COUNTS];

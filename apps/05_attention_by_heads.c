@@ -105,7 +105,7 @@ exit:
     return status;
 }
 
-/* What a rank leaves behind for the main thread, which looks after the join. */
+/* What a rank leaves for the main thread, which reads it after the join. */
 static struct slot {
     ls_share kv;               /* kv heads held                       */
     size_t holders[MAX_HEADS]; /* of each, how many ranks hold it     */
@@ -175,7 +175,7 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     slot->g = ls_rank_count(rank, LS_OP_ALL_REDUCE);
     LS_TRY(ls_attention_block_backward(&tp, &block, dx, s.dy, &saved, s.x, &batch));
     ls_comm_count all = ls_rank_count(rank, LS_OP_ALL_REDUCE);
-    slot->f = ls_group_count(tp.group, LS_OP_ALL_REDUCE); /* of the tp group alone */
+    slot->f = ls_group_count(tp.group, LS_OP_ALL_REDUCE); /* of the tp group only */
     slot->shared = (ls_comm_count){all.calls - slot->f.calls, all.bytes - slot->f.bytes};
     slot->f.calls -= slot->g.calls, slot->f.bytes -= slot->g.bytes;
 
@@ -194,7 +194,7 @@ exit:
 }
 
 /* What the sources say of kv head j: how many of `ranks` use it, and how many partials of its dk_j
- * rank p hands in: nodes of the tree over the g query heads of its group. */
+ * rank p sends: nodes of the tree over the g query heads of its group. */
 static size_t holders_of(size_t j, size_t ranks, size_t p, size_t *ret_partials)
 {
     size_t holders = 0;
@@ -210,7 +210,7 @@ static size_t holders_of(size_t j, size_t ranks, size_t p, size_t *ret_partials)
 
 static bool equal = true; /* every bit and every count is as it must be */
 
-/* Runs the block on `ranks` ranks and prints what each held and handed in. */
+/* Runs the block on `ranks` ranks and prints what each held and sent. */
 static ls_status show(size_t ranks)
 {
     ls_status status = LS_OK;

@@ -74,7 +74,7 @@ exit:
     return status;
 }
 
-/* What a rank leaves behind for the main thread, which looks after the join. */
+/* What a rank leaves for the main thread, which reads it after the join. */
 enum { EMBEDDING, FUSED, GATHERED, F, COUNTS };
 static struct slot {
     ls_comm_count counts[COUNTS];
@@ -182,7 +182,7 @@ exit:
 
 static bool equal = true; /* every bit and every count is as it must be */
 
-/* Runs both ends on `ranks` ranks and prints what each held and handed in. */
+/* Runs both ends on `ranks` ranks and prints what each held and sent. */
 static ls_status show(size_t ranks)
 {
     ls_status status = LS_OK;

@@ -2,11 +2,11 @@
  * every rank has its share of the tokens.
  *
  * Source: Korthikanti et al. (arXiv 2205.05198), section 4.2.2, figures 5 and 6.
- * A tensor-parallel block, the MLP of chapter 4, with what stands around it:
+ * A tensor-parallel block, the MLP of chapter 4, with what is around it:
  *
  *     n = norm(x)     m = MLP(n)     y = dropout(m) + x
  *
- * Norm, dropout and residual look at one token at a time. With tensor parallelism alone every rank
+ * Norm, dropout and residual look at one token at a time. With only tensor parallelism every rank
  * does all of this for all S tokens of a sequence, the same work and the same memory on each. With
  * sequence parallelism rank r has S_r of the S tokens, and f and g of chapter 3 become
  *
@@ -88,7 +88,7 @@ exit:
     return status;
 }
 
-/* What a rank leaves behind for the main thread, which looks after the join. */
+/* What a rank leaves for the main thread, which reads it after the join. */
 enum { FORWARD, BACKWARD, SP_FORWARD, SP_WHOLE, SP_BACKWARD, PHASES };
 static const char *const phases[PHASES] = {"without: forward", "         backward",
                                            "with:    forward", "         y made whole",

@@ -100,7 +100,7 @@ typedef struct flight {
     ls_isend *sending;
 } flight;
 
-/* What a rank leaves behind for the main thread, which looks after the join. */
+/* What a rank leaves for the main thread, which reads it after the join. */
 static struct slot {
     size_t compared, different, kept_bytes;
     ls_comm_count sent;

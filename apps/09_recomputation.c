@@ -8,7 +8,7 @@
  *     selective   but not the attention's probabilities, H S S per sequence: much memory, and
  *                 little work to make again from q and k
  *     segments    only the input of every g-th layer is saved. Before the backward pass of a
- *                 segment, its layers go forward again and keep everything, for this segment alone
+ *                 segment, its layers go forward again and keep everything, for this segment only
  *
  * g = 1 keeps each layer's input, g = L that of the whole stage, as GPipe does. With M
  * micro-batches alive, M L / g inputs of size i and the k bytes of each of g layers are in memory
@@ -59,7 +59,7 @@ exit:
     return status;
 }
 
-/* What a rank leaves behind for the main thread, which looks after the join. */
+/* What a rank leaves for the main thread, which reads it after the join. */
 static struct slot {
     size_t compared, different, kept_bytes, peak_bytes, again; /* again: layers computed again */
     ls_comm_count sent;
@@ -254,7 +254,7 @@ exit:
 static bool equal = true; /* every bit and every count is as it must be */
 static size_t none_bytes; /* the most that rank 0 keeps without recomputation */
 
-/* What rank p must keep after all forward passes, and at the most: while a layer goes forward for
+/* What rank p must keep after all forward passes, and at most: while a layer goes forward for
  * the first time, or while a segment has gone forward again. In numbers of 4 bytes. */
 static void formulas(size_t p, size_t *ret_kept, size_t *ret_peak)
 {

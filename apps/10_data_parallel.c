@@ -9,7 +9,7 @@
  *
  * Weights. The loss is one mean over the targets of the global batch, however they are spread. A
  * replica that divides by its own number of targets, and then takes the mean of the replicas, gives
- * a token more weight the fewer others stand beside it. So the first thing that replicas tell each
+ * a token more weight the fewer others are next to it. So the first thing that replicas tell each
  * other is an integer: how many targets they have.
  *
  * Order. The sum over B sequences is the tree T(B), B sequences as leaves, whatever P and M are. A
@@ -95,7 +95,7 @@ exit:
     return status;
 }
 
-/* What a rank leaves behind for the main thread, which looks after the join. */
+/* What a rank leaves for the main thread, which reads it after the join. */
 static struct slot {
     float own_mean, mean_of_means;
     size_t most[ORDERS], bytes[ORDERS]; /* slots in use, and what they take */
@@ -209,7 +209,7 @@ static ls_status one_rank(ls_rank *rank, void *argument)
     ls_group *dp = ls_rank_world_group(rank);
     size_t me = (size_t)ls_rank_index(rank), first = bounds[me], own = bounds[me + 1] - first;
     struct slot *slot = &slots[me];
-    static const ls_config config = {.vocab = V}; /* a loss of tokens alone */
+    static const ls_config config = {.vocab = V}; /* a loss of tokens only */
     ls_batch batch = {.B = own, .S = S, .first = first, .targets = targets + first * S};
     ls_arena *work = NULL;
     ls_valid valid;
@@ -254,7 +254,7 @@ exit:
 
 static bool equal = true; /* every bit and every count is as it must be */
 
-/* Draws T over the sequences lo .. hi: a node is marked with the rank that finishes it alone, and
+/* Draws T over the sequences lo .. hi: a node is marked with the rank that finishes it only, and
  * with * where the all-reduce adds. */
 static void draw(char (*rows)[3 * DRAWN], size_t lo, size_t hi)
 {
@@ -283,7 +283,7 @@ static void show_tree(void)
     printf("\n");
 }
 
-/* Runs a step on P replicas and prints what each had and handed in. */
+/* Runs a step on P replicas and prints what each had and sent. */
 static ls_status show(void)
 {
     ls_status status = LS_OK;
@@ -304,7 +304,7 @@ static ls_status show(void)
                slot->bytes[0], (size_t)slot->reduced.calls, (size_t)slot->reduced.bytes);
         for (size_t j = 0; j < n; j++) printf(" %zu..%zu", nodes[j].lo, nodes[j].hi);
         printf("\n");
-        /* the targets, the loss, the gradients; with one replica the last alone */
+        /* the targets, the loss, the gradients; with one replica the last only */
         equal &= slot->reduced.calls == (P > 1 ? 3 : 1);
         equal &= slot->reduced.bytes == (P > 1 ? 8 + 4 * n : 0) + n * 4 * DV;
         for (int i = 0; i < ORDERS; i++) equal &= slot->bytes[i] == slot->most[i] * 4 * DV;

@@ -3,8 +3,8 @@
  *
  * Source: PTD-P (arXiv 2104.04473), sections 2 and 3; sequence parallelism arXiv 2205.05198.
  *
- * Every rank stands in a grid, tp fastest, then dp, then pp (as Megatron-LM numbers them), and so
- * in one group along each axis: the ranks that differ from it in that coordinate alone.
+ * Every rank is in a grid, tp fastest, then dp, then pp (as Megatron-LM numbers them), and so
+ * in one group along each axis: the ranks that differ from it in that coordinate only.
  *
  *     tp   one layer's matrices      every layer, several times: neighbours, fast links
  *     pp   consecutive layers        a message per micro-batch and cut
@@ -114,7 +114,7 @@ exit:
     return status;
 }
 
-/* What a rank leaves behind for the main thread, which looks after the join. */
+/* What a rank leaves for the main thread, which reads it after the join. */
 static struct slot {
     int leader[AXES], place[AXES], size[AXES]; /* of its groups: first member, own number, size */
     bool stands_right;

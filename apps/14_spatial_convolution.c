@@ -13,8 +13,8 @@
  * neighbours three ranks away all follow from that. Going back it is dy that has a halo, in general
  * another one: dx of a pixel is computed where the pixel lives, from the dy of all who read it, its
  * terms in the serial order. So y and dx are never summed across ranks. dW is: its terms lie on all
- * of them. The order is the model's: an image is made of granules, a tree stands over the granules
- * of an image and one over the images, and a rank hands in a partial for each node that it can
+ * of them. The order is the model's: an image is made of granules, a tree is over the granules
+ * of an image and one over the images, and a rank sends a partial for each node that it can
  * finish (chapter 2). While dy is on its way it makes them: they need no dy but its own. */
 #include <lockstep/parts.h>
 
@@ -125,7 +125,7 @@ exit:
 
 /* ---- the ranks */
 
-/* What each rank leaves behind for the main thread, which looks after the join. */
+/* What each rank leaves for the main thread, which reads it after the join. */
 enum { Y, DX, DW, KINDS };
 static size_t different[KINDS][LAYERS][MAX_RANKS];
 static uint64_t handed_out[MAX_RANKS]; /* bytes, in all layers */

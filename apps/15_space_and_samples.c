@@ -9,11 +9,11 @@
  *
  * N counts all pixels of all images. So five sums cross the ranks, in four all-reduces: the two of
  * the statistics; backward sum(dz xhat) and sum(dz), together; and dW. Their order is the model's:
- * T over the images, in an image the tree over its granules. A rank hands in a partial for each
+ * T over the images, in an image the tree over its granules. A rank sends a partial for each
  * node that it can finish; the division by N comes last. Who averages the ranks' means gets another
  * number as soon as shares are unequal; who lets each rank normalise by its own pixels trains
  * another network on every layout; who takes E[y^2] - E[y]^2 for the variance may be left with
- * rounding. A cut by samples sends sums alone, and ends with one image per rank. A cut by space
+ * rounding. A cut by samples sends sums only, and ends with one image per rank. A cut by space
  * sends halos as well, but it goes on, and a rank keeps only its part of an image. */
 #include <lockstep/parts.h>
 
@@ -144,7 +144,7 @@ static void run_serial(void)
 
 /* ---- the ranks */
 
-/* What each rank leaves behind for the main thread, which looks after the join. */
+/* What each rank leaves for the main thread, which reads it after the join. */
 static struct slot {
     size_t count, different;
     float mean, alone; /* of channel 0 of its own pixels; how far z is off with these statistics */
@@ -174,8 +174,8 @@ static size_t differ_block(const layer *l, int which, float *work)
     return ls_block_differ(LS_F32, own->at, work, (ls_block){n, 0, 1, 0, n});
 }
 
-/* A sum over all ranks. The leaves of each own node stand on a stack of partial sums; the nodes are
- * handed in, and the all-reduce finishes the tree. */
+/* A sum over all ranks. The leaves of each own node are on a stack of partial sums; the nodes are
+ * sent, and the all-reduce finishes the tree. */
 static ls_status shared_sum(ls_group *group, leaf_function leaf, float *sum, const layer *l,
                             size_t count, float *partials)
 {
@@ -209,7 +209,7 @@ static void own_sum(leaf_function leaf, float *sum, const layer *l)
     }
 }
 
-/* Mistake: z from the rank's own pixels alone. */
+/* Mistake: z from the rank's own pixels only. */
 static void alone(layer *l, struct slot *slot, float *work)
 {
     slot->count = ls_image_box_count(&l->a[Y].box) / F;

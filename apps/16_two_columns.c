@@ -4,7 +4,7 @@
  * Source: Krizhevsky, Sutskever, Hinton, ImageNet classification with deep convolutional neural
  * networks (NIPS 2012), section 3.2 and figure 2. The network was too large for one GPU, so each of
  * two got half of the channels of every layer; and so that they need not talk much, the network was
- * made of two columns: a convolution in two groups reads the channels of its own column alone.
+ * made of two columns: a convolution in two groups reads the channels of its own column only.
  *
  *     conv2 conv4 conv5     two groups: no message, forward or backward
  *     conv3, dense layers   one group: forward the columns gather all channels. Backward dx of a
@@ -16,7 +16,7 @@
  *     the last layer        ten classes: both gather, and make all of it
  *
  * Weights lie where their channels are made, so each column has half of them, and their gradients
- * are finished there. The columns, made of kernels and messages below, are held against the
+ * are finished there. The columns, made of kernels and messages below, are compared with the
  * library's serial model on the same description, bit for bit: loss and every gradient. */
 #include <lockstep/parts.h>
 
@@ -111,7 +111,7 @@ static ls_status numbers(ls_arena *arena, size_t n, float **ret_numbers)
     return ls_arena_alloc(arena, n, sizeof **ret_numbers, (void *)ret_numbers);
 }
 
-/* What the columns leave behind for the main thread, which looks after the join. */
+/* What the columns leave for the main thread, which reads it after the join. */
 static struct slot {
     float loss;
     size_t bytes[2][MAX_L]; /* handed out, forward and backward */

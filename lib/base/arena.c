@@ -118,7 +118,7 @@ static void *take(ls_arena *arena, size_t needed, size_t bytes)
     if (!grow((void **)&arena->log, arena->n_taken, &arena->room_taken, sizeof(taken))) return NULL;
     size_t at = arena->current;
     if (arena->n_chunks == 0 || arena->chunks[at].capacity - arena->chunks[at].used < needed) {
-        /* An empty chunk that is too small steps back behind the one that fits. */
+        /* An empty chunk that is too small steps back after the one that fits. */
         if (arena->n_chunks > 0 && arena->chunks[at].used > 0) at++;
         if (!open_chunk(arena, at, needed)) return NULL;
     }

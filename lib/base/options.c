@@ -17,7 +17,7 @@ typedef struct whole {
 
 typedef enum reading { READ_NUMBER = 0, READ_TOO_LARGE, READ_NO_NUMBER } reading;
 
-/* Reads digits from *text on, with an optional minus sign, and moves *text behind them. */
+/* Reads digits from *text on, with an optional minus sign, and moves *text after them. */
 static reading read_whole(const char **text, whole *ret_number)
 {
     const char *at = *text;
@@ -153,7 +153,7 @@ exit:
     return status;
 }
 
-/* The option that `word` (behind its dashes, up to `length`) names; NULL when there is none. */
+/* The option that `word` (after its dashes, up to `length`) names; NULL when there is none. */
 static ls_option *find(ls_option *options, size_t count, const char *word, size_t length)
 {
     for (size_t i = 0; i < count; i++) {

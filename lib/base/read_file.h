@@ -7,7 +7,7 @@
 #include "lockstep/base/status.h"
 
 /* Reads the file `path`, any bytes, at most `most_bytes` of them; pipes and devices too, up to
- * 1 GiB. The caller frees *ret_bytes, which holds *ret_count bytes and a zero byte behind them.
+ * 1 GiB. The caller frees *ret_bytes, which holds *ret_count bytes and a zero byte after them.
  * Errors, each naming the file: LS_ERR_INPUT when it is missing, a folder or too long, or a pipe
  * from which nothing came for half a minute; LS_ERR_IO; LS_ERR_MEMORY; LS_ERR_INTERRUPTED when a
  * signal came while a pipe kept it waiting. */

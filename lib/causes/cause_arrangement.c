@@ -80,7 +80,7 @@ static void try_blocks(ls_search *search, const axis *a, size_t count)
 /* ---- the result read in another shape ---- */
 
 /* Blocks of three nested dimensions in another order: element (x, y, z, rest) of the right tensor,
- * [X][Y][Z][rest], stands where [X][Z][Y][rest] has it: inside each x, the y by z matrix of things
+ * [X][Y][Z][rest], is where [X][Z][Y][rest] has it: inside each x, the y by z matrix of things
  * of `rest` elements is transposed. */
 static bool exchange(const double *from, double *to, size_t n, size_t y, size_t z, size_t rest)
 {

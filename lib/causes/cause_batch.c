@@ -1,5 +1,5 @@
 /* cause_batch.c - how a batch may have been cut; the loss and its gradient as a mean of means, of a
- * part alone, or scaled. */
+ * part only, or scaled. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static ls_status try_means(ls_search *search, const ls_cause_cut *cut)
         if (!ls_weights_are_a_factor(others, B))
             LS_TRY(try_weights(search, LS_CAUSE_MEAN_OF_MEANS, others, text));
     }
-    for (size_t m = 0; m < cut->count; m++) { /* one part alone */
+    for (size_t m = 0; m < cut->count; m++) { /* one part only */
         const size_t from = cut->bounds[m], to = cut->bounds[m + 1];
         const size_t n = ls_targets_in(search, from, to);
         if (n == 0) continue;

@@ -5,7 +5,7 @@
 
 #include "causes/families.h"
 
-/* What is done to the linears behind which a reduction stands. */
+/* What is done to the linears that a reduction follows. */
 typedef struct spoiled {
     double weight, bias; /* factors */
     size_t ranks, rank;  /* ranks > 0: the rows of one rank alone */

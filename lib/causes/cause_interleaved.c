@@ -26,7 +26,7 @@ static int find(const ls_search *search, ls_role role, size_t layer)
     return place == (size_t)-1 ? -1 : (int)place;
 }
 
-/* Where column c of matrix m stands in the fused array of T groups. */
+/* Where column c of matrix m is in the fused array of T groups. */
 static size_t put(const fused *f, size_t T, int m, size_t c)
 {
     size_t all = 0, before = 0;
@@ -49,7 +49,7 @@ static size_t take(const fused *f, size_t T, size_t place, int *ret_m)
 }
 
 /* Columns of the matrices, rows x width each, as they come out. order: which matrix is taken for
- * which; with Ta == Tb alone. */
+ * which; with Ta == Tb only. */
 static void regroup(const fused *f, size_t Ta, size_t Tb, const int *order, size_t rows,
                     const double *const *from, double *const *to)
 {

@@ -38,7 +38,7 @@ static const ls_form layers[] = {
 
 /* ---- weights in another arrangement ---- */
 
-/* What stands at place `to` of a weight's row comes from place `from`. */
+/* What is at place `to` of a weight's row comes from place `from`. */
 typedef size_t rearrangement(const ls_net_shape *in, const ls_net_layer *layer, size_t to);
 
 static size_t transposed_kernel(const ls_net_shape *in, const ls_net_layer *layer, size_t to)

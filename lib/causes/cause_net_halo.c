@@ -14,7 +14,7 @@ enum { WINDOWS = NET_KIND(CONV) | NET_KIND(MAX_POOL) | NET_KIND(AVERAGE_POOL) };
 typedef struct form {
     ls_cause cause;
     ls_halo_form form;
-    bool rows, columns, before, behind; /* there alone */
+    bool rows, columns, before, behind; /* there only */
     const char *text;
 } form;
 

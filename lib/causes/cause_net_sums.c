@@ -1,5 +1,5 @@
 /* cause_net_sums.c - sums over the ranks of a network gone wrong: a parameter's gradient of one
- * rank's images and pixels alone, of some channels alone, biases that count several times. */
+ * rank's images and pixels only, of some channels only, biases that count several times. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* cause_rotary.c - queries and keys turned by other angles. The angle of each pair is read from the
  * candidate: the product before the turn is computed, the turn between the two is fitted as angle
- * = position x frequency of the pair, and the frequencies are held against rules: another base,
+ * = position x frequency of the pair, and the frequencies are compared with rules: another base,
  * positions divided by a factor, Llama-3's scaling. Where the turned tensors are missing, rules in
  * use are tried. Angles that are rounded to bf16 follow no frequency and are tried. */
 #include <math.h>

@@ -1,6 +1,6 @@
 /* cause_sum.c - sums over ranks gone wrong: addends counted several times, left out, averaged,
  * partial sums that were never added. A node is taken apart into what each granule of the axis that
- * tensor parallelism cuts gives, and what stands beside that (bias, other readers); the factors of
+ * tensor parallelism cuts gives, and what is next to that (bias, other readers); the factors of
  * the parts in the candidate say what happened. */
 #include <math.h>
 #include <stdio.h>
@@ -168,7 +168,7 @@ exit:
 }
 
 /* Any small whole factors, granule by granule: parts left out or counted several times, as when one
- * rank's part stands where another's should. */
+ * rank's part is where another's should. */
 static ls_status explain_counts(const ls_sum *s, ls_search *search)
 {
     ls_status status = LS_OK;
@@ -240,7 +240,7 @@ exit:
     return status;
 }
 
-/* Keys and values of grouped heads: each has its gradient from one rank's query heads alone. */
+/* Keys and values of grouped heads: each has its gradient from one rank's query heads only. */
 static ls_status explain_groups(ls_sum *s, ls_search *search)
 {
     ls_status status = LS_OK;

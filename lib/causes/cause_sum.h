@@ -11,7 +11,7 @@ enum { LS_ADDENDS = 8 };
 typedef struct ls_addend {
     char name[LS_TENSOR_NAME];
     size_t first, count; /* of the parts */
-    size_t granules;     /* of the axis; parts that are padding alone are none */
+    size_t granules;     /* of the axis; parts that are padding only are none */
     bool is_bias;
 } ls_addend;
 

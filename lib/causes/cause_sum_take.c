@@ -1,5 +1,5 @@
 /* cause_sum_take.c - which addends a node has: the product by granules of the axis that tensor
- * parallelism cuts, the bias beside it; of a gradient what each reader sends back. */
+ * parallelism cuts, the bias next to it; of a gradient what each reader sends back. */
 #include <stdio.h>
 
 #include "causes/cause_sum.h"

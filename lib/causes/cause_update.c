@@ -1,4 +1,4 @@
-/* cause_update.c - the end of a step by another formula: an epsilon beside the norm in clipping;
+/* cause_update.c - the end of a step by another formula: an epsilon next to the norm in clipping;
  * another decay, bias correction, epsilon, beta, learning rate or optimizer; moments that were not
  * kept; no step at all. */
 #include <math.h>
@@ -324,8 +324,8 @@ static double of_few_digits(double value)
     return unit < 1 ? digits / nearbyint(1 / unit) : digits * unit;
 }
 
-/* Any learning rate and any decay: the candidate as w - lr' step - decay' w, each alone, then both
- * together. */
+/* Any learning rate and any decay: the candidate as w - lr' step - decay' w, each by itself, then
+ * both together. */
 static ls_status fit_rates(ls_search *search)
 {
     ls_status status = LS_OK;
@@ -347,7 +347,7 @@ static ls_status fit_rates(ls_search *search)
     }
     const double determinant = ww * ss - ws * ws;
     const double k = cd / dd;                                         /* of the whole step */
-    const double decay = (cw - ws) / (right.lr * ww);                 /* alone */
+    const double decay = (cw - ws) / (right.lr * ww);                 /* by itself */
     const double rate = (cs * ww - cw * ws) / determinant * right.lr; /* both */
     const double beside = (cw * ss - cs * ws) / determinant / rate;
     const double rates[] = {of_few_digits(k) * right.lr, k * right.lr};

@@ -1,5 +1,5 @@
 /* cause_uses.c - a parameter's gradient gone wrong as a sum over the batch: from a run of the
- * sequences or tokens alone, from one use of a tied parameter, scaled, or as a mean of means. */
+ * sequences or tokens only, from one use of a tied parameter, scaled, or as a mean of means. */
 #include <math.h>
 #include <stdio.h>
 
@@ -87,7 +87,7 @@ exit:
     return status;
 }
 
-/* Where parts that can be seen are 1 in one run and 0 beside it: the run, as wide as it can be. */
+/* Where parts that can be seen are 1 in one run and 0 next to it: the run, as wide as it can be. */
 static bool run_of(const uses *u, int use, size_t *ret_from, size_t *ret_to)
 {
     size_t from = u->each, to = 0;
@@ -106,7 +106,7 @@ static bool run_of(const uses *u, int use, size_t *ret_from, size_t *ret_to)
     return from < to;
 }
 
-/* A run of sequences alone; in one use of a tied parameter or in all. */
+/* A run of sequences only; in one use of a tied parameter or in all. */
 static ls_status explain_run(uses *u, ls_search *search)
 {
     ls_status status = LS_OK;
@@ -248,7 +248,7 @@ exit:
     return status;
 }
 
-/* Tokens of each sequence in T shares, as sequence parallelism cuts them: one share alone. */
+/* Tokens of each sequence in T shares, as sequence parallelism cuts them: one share only. */
 static ls_status try_token_shares(ls_search *search)
 {
     ls_status status = LS_OK;

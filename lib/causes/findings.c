@@ -139,7 +139,7 @@ static int by_order(const void *a, const void *b)
 {
     const ls_golden_tensor *x = *(const ls_golden_tensor *const *)a;
     const ls_golden_tensor *y = *(const ls_golden_tensor *const *)b;
-    return (x > y) - (x < y); /* they stand in one array, in order of execution */
+    return (x > y) - (x < y); /* they are in one array, in order of execution */
 }
 
 static ls_status find_missing(const struct ls_check *check, ls_finding *finding)

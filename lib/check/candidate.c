@@ -57,7 +57,7 @@ static int compare_pieces(const void *left, const void *right)
     return files ? files : strcmp(a->name, b->name);
 }
 
-/* A tied head that stands beside its embedding must be it, and says nothing more; parts of it that
+/* A tied head that is next to its embedding must be it, and says nothing more; parts of it that
  * ranks have are not compared. *count: pieces of one golden tensor, twins last; those that stay. */
 static ls_status leave_twins(ls_candidate_files *files, const ls_golden *golden,
                              const ls_candidate_piece *pieces, size_t *count)

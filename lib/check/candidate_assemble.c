@@ -204,7 +204,7 @@ static bool overlap(const ls_graph_node *node, const ls_candidate_block *x,
     return true;
 }
 
-/* Ranks may hold the same; one rank, or what is of none, says nothing twice. Blocks stand in order
+/* Ranks may hold the same; one rank, or what is of none, says nothing twice. Blocks are in order
  * of rank, those of none (-1) first. */
 static ls_status check_overlaps(const assembly *a, const ls_candidate_piece *pieces)
 {

@@ -135,7 +135,7 @@ static ls_status find_in_folder(ls_candidate_files *files, const ls_golden *gold
     if (is_golden) LS_TRY(check_start(golden, path));
     LS_TRY(list(files, path, false, &other));
     LS_TRY(ls_manifest_path(&ranks, path, "ranks"));
-    /* A golden directory has what its ranks held beside the whole: that is the same once more. */
+    /* A golden directory has what its ranks held next to the whole: that is the same once more. */
     if (stat(ranks, &about) == 0 && S_ISDIR(about.st_mode) && (files->count == 0 || !is_golden))
         LS_TRY(list(files, ranks, true, &other));
     if (files->count == 0)

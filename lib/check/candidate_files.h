@@ -17,7 +17,7 @@ typedef struct ls_candidate_file {
 typedef struct ls_candidate_piece {
     size_t golden;    /* place in golden->tensors */
     const char *name; /* in the file */
-    bool twin; /* one that may stand beside another of the same parameter, with the same values */
+    bool twin; /* one that may be next to another of the same parameter, with the same values */
     ls_candidate_block block;
 } ls_candidate_piece;
 
@@ -73,7 +73,7 @@ ls_status ls_candidate_cut_text(const ls_candidate_file *file, const char *name,
 ls_status ls_candidate_cut(const ls_candidate_file *file, const ls_tensor_info *info,
                            const char *text, int n_dims, ls_view_run *runs) LS_MUST_USE;
 
-/* A block as it stands in the file, its runs not yet known. */
+/* A block as it is in the file, its runs not yet known. */
 ls_candidate_block ls_candidate_block_of(const ls_candidate_file *file, const ls_tensor_info *info,
                                          int micro_batch);
 

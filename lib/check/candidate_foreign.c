@@ -64,7 +64,7 @@ exit:
 
 /* ---- a rank's part ---- */
 
-/* Where output o of the parameter stands among the tensor's. */
+/* Where output o of the parameter is among the tensor's. */
 static size_t place_of(const ls_foreign_part *part, size_t o)
 {
     const size_t half = part->width / 2;
@@ -73,7 +73,7 @@ static size_t place_of(const ls_foreign_part *part, size_t o)
     return part->base + o / part->width * part->stride + i;
 }
 
-/* The outputs of the parameter that stand in a run of the tensor's. */
+/* The outputs of the parameter that are in a run of the tensor's. */
 static ls_status outputs_in(const taker *t, const ls_view_run *run, size_t outputs,
                             ls_view_run *ret_outputs)
 {
@@ -109,7 +109,7 @@ static ls_status take_block(const taker *t, const ls_view_run cut[2])
                                 .block = ls_candidate_block_of(t->file, t->info, -1)};
     void *memory;
     LS_TRY(outputs_in(t, by_output, t->param->dims[vector ? 0 : 1], &out));
-    /* Rows behind the vocabulary are padding. */
+    /* Rows after the vocabulary are padding. */
     if (!vector) in.whole = t->param->dims[0];
     const size_t end = in.first + in.count < in.whole ? in.first + in.count : in.whole;
     if (out.count == 0 || in.first >= end) goto exit;

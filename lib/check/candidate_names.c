@@ -17,7 +17,7 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* What stands beside a run's tensors in one file with them, and is its input. */
+/* What is next to a run's tensors in one file with them, and is its input. */
 static bool is_input(const char *rest)
 {
     static const char *const inputs[] = {"tokens", "targets", "segments", "lengths",

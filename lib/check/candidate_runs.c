@@ -81,7 +81,7 @@ exit:
 
 /* ---- by layout ---- */
 
-/* The d-th word of a node's dim_names; "" behind the last. */
+/* The d-th word of a node's dim_names; "" after the last. */
 static void dim_word(const ls_graph_node *node, int d, char word[24])
 {
     const char *at = node->dim_names;
@@ -220,7 +220,7 @@ exit:
     return status;
 }
 
-/* ---- by micro-batch alone ---- */
+/* ---- by micro-batch only ---- */
 
 static ls_status cut_by_part(const cutter *c)
 {

@@ -1,4 +1,4 @@
-/* check_inspection.c - one tensor's whole story: its values beside the golden and the right ones,
+/* check_inspection.c - one tensor's whole story: its values next to the golden and the right ones,
  * and where in it those are that are off. */
 #include <math.h>
 #include <stdlib.h>

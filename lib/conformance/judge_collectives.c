@@ -12,7 +12,7 @@
 
 enum { COUNTS = 10, RANGE = 99 };
 
-/* None, one, around the number of ranks, primes; large beside small. */
+/* None, one, around the number of ranks, primes; large next to small. */
 static size_t count_of(const judge_trial *trial, size_t which)
 {
     const size_t P = (size_t)trial->ranks;
@@ -74,7 +74,7 @@ exit:
     return status;
 }
 
-/* Nobody leaves before all have come. The counter is relaxed: the barrier alone makes the order. */
+/* No rank leaves before all have come. The counter is relaxed: only the barrier makes the order. */
 static int call_barrier(const void *backend, ls_backend_rank *me, const judge_trial *trial,
                         void *const *b)
 {

@@ -8,7 +8,7 @@ typedef enum judge_outcome { JUDGE_PASSED = 0, JUDGE_NOT_SUPPORTED, JUDGE_FAULTY
 
 typedef enum judge_fault_kind {
     JUDGE_FAULT_RESULT = 0, /* a rank failed, or some support the case and some do not */
-    JUDGE_FAULT_BESIDE,     /* written beside a buffer  */
+    JUDGE_FAULT_BESIDE,     /* written outside a buffer  */
     JUDGE_FAULT_INPUT,      /* an input was overwritten */
     JUDGE_FAULT_VALUE
 } judge_fault_kind;

@@ -26,7 +26,7 @@ typedef struct judge_landing {
     char why[LS_JUDGE_TEXT]; /* hung, or a rank that was not run as it should: in words; else "" */
 } judge_landing;
 
-/* Runs it; the results stand in the trials. Errors: LS_ERR_MEMORY, before any rank ran. */
+/* Runs it; the results are in the trials. Errors: LS_ERR_MEMORY, before any rank ran. */
 ls_status ls_judge_fly(const judge_flight *flight, judge_landing *ret_landing) LS_MUST_USE;
 
 #endif

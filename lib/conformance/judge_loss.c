@@ -1,7 +1,7 @@
 /* judge_loss.c - the cases of the vocabulary-parallel cross-entropy.
  *
  * What others got wrong here: the padded columns inside the softmax; a softmax, or a sum of
- * exponentials, over the own columns alone; the target's logit on the owner alone; a target of
+ * exponentials, over the own columns only; the target's logit on the owner only; a target of
  * another rank that hits an own column; ignored targets in the mean, or with a gradient; label
  * smoothing by the local width; one upstream gradient for all tokens; exp of large logits. */
 #include <math.h>

@@ -4,7 +4,7 @@
  *     dW_down = u^T dy   db_down = sum dy   du = dy W_down^T   dh = du gelu'(h)
  *     dW_up = x^T dh     db_up = sum dh     dx = sum over r of dh_r W_up_r^T
  *
- * The error of h is carried through gelu into every sum behind it. */
+ * The error of h is carried through gelu into every sum after it. */
 #include <stdio.h>
 
 #include "lockstep/kernels/activation.h"

@@ -214,7 +214,7 @@ static void fill(const judge_trial *trial, const judge_tensor *tensor, int rank,
         write_element(trial, tensor, data, i, tensor->before[tensor->where[rank][i]]);
 }
 
-/* What is read alone is one buffer for both calls, whatever is written has one for each. */
+/* What is only read is one buffer for both calls, whatever is written has one for each. */
 ls_status ls_trial_lay_out(judge_trial *trial)
 {
     ls_status status = LS_OK;

@@ -20,8 +20,8 @@ enum {
 };
 
 typedef enum judge_role {
-    JUDGE_GIVEN = 0, /* read alone          */
-    JUDGE_WANTED,    /* written alone       */
+    JUDGE_GIVEN = 0, /* read only          */
+    JUDGE_WANTED,    /* written only       */
     JUDGE_CHANGED    /* read, then written  */
 } judge_role;
 
@@ -146,7 +146,7 @@ ls_status ls_trial_lay_out(judge_trial *trial) LS_MUST_USE;
 /* The bits of one element as the trial's dtype has them, in binary64. */
 double ls_trial_read(const judge_trial *trial, const void *buffer, size_t i);
 
-/* Whether nobody has written beside a buffer; whether an input (JUDGE_GIVEN) is as it was, and if
+/* Whether nothing was written outside a buffer; whether an input (JUDGE_GIVEN) is as it was, and if
  * not where. */
 bool ls_trial_guard_whole(const judge_trial *trial, int call, int rank, size_t k);
 bool ls_trial_unchanged(const judge_trial *trial, int rank, size_t k, size_t *ret_place);

@@ -15,7 +15,7 @@ enum { PROBES = 4 };
  * Over three models, forty seeds and up to a dozen steps right runs in binary32 and binary64 stay
  * below 3 times the largest of four probes, mostly below 1.5; sums of thousands of terms taken one
  * by one lose some times more than those of the contract. In a narrow format a last place is coarse
- * beside what sums in binary32 lose: rounding every tensor stays below half of the largest probe.
+ * besides what sums in binary32 lose: rounding every tensor stays below half of the largest probe.
  *
  * A largest distance is that of one element, and in a narrow format that of the worst one is often
  * as large as the values themselves: of parameters, where AdamW turned a step round. A root mean
@@ -30,7 +30,7 @@ static const allowance wide = {16, 16, 16, 16, 4}, narrow = {4, 4, 1.5, 3, 1};
 /* Moved weights say next to nothing of a tensor whose rounding noise is so many times as large. */
 static const double next_to_nothing = 256;
 
-/* One run, looked at: the truth, which is kept, or another, held against it. */
+/* One run, looked at: the truth, which is kept, or another, compared with it. */
 typedef struct observation {
     ls_truth *truth;
     ls_moved *moved;    /* distances per tensor; NULL: this is the truth */
@@ -185,7 +185,7 @@ exit:
     return status;
 }
 
-/* How far two runs' parameters can be apart by their AdamW steps alone, whatever the gradients: 2
+/* How far two runs' parameters can be apart by their AdamW steps only, whatever the gradients: 2
  * lr r per step, where |m c1| <= r sqrt(v c2) by Cauchy and Schwarz. With SGD there is no such
  * limit.
  */

@@ -70,7 +70,7 @@ typedef struct ls_dump_summary {
 } ls_dump_summary;
 
 /* Runs `run` (in its layout) and writes `path`, a directory that does not exist, is empty, or is a
- * golden directory (which is replaced). It is written beside its place and renamed at the end:
+ * golden directory (which is replaced). It is written next to its place and renamed at the end:
  * nothing is left after a failure. Tensors go from the ranks into the mapped files: memory is that
  * of the run and the largest tensor; the truth is a run of its own, afterwards. Errors: the run's;
  * LS_ERR_INPUT (the place, with the remedy), LS_ERR_IO. */

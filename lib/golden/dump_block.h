@@ -8,7 +8,7 @@
 
 #include "golden/dump_parts.h"
 
-/* A run of every dimension: first and behind the last. */
+/* A run of every dimension: first and after the last. */
 typedef struct dump_box {
     size_t lo[LS_VIEW_DIMS], hi[LS_VIEW_DIMS];
 } dump_box;

@@ -18,7 +18,7 @@ typedef struct dump_tensor {
     uint64_t step;
     size_t count;
     ls_dtype dtype;
-    bool given;         /* an input: integers alone */
+    bool given;         /* an input: integers only */
     const void *values; /* in the map */
     char sha256[65];
     double truth_error, bound, bound_rms; /* infinity: unknown */

@@ -1,6 +1,6 @@
 /* dump_ranks.c - what every rank held, a file for each.
  *
- * How much a rank will show is known when it is over, and a file's header stands before its data:
+ * How much a rank will show is known when it is over, and a file's header is before its data:
  * so all ranks write what they show into one nameless file, each at a place of its own, and keep a
  * list of what lies where. Afterwards each rank's list becomes its file. */
 #include <stdio.h>

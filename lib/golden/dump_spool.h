@@ -15,7 +15,7 @@ ls_status ls_dump_spool_create(dump_spool **ret_spool, const char *path) LS_MUST
 void ls_dump_spool_destroy(dump_spool **spool);
 
 /* Appends `rows` rows of row_bytes each, stride_bytes from row to row in memory, without what
- * stands between them. *ret_offset: where they begin. Any thread. Errors: LS_ERR_IO (a full disk),
+ * is between them. *ret_offset: where they begin. Any thread. Errors: LS_ERR_IO (a full disk),
  * LS_ERR_MEMORY. */
 ls_status ls_dump_spool_append(dump_spool *spool, const void *values, size_t rows, size_t row_bytes,
                                size_t stride_bytes, uint64_t *ret_offset) LS_MUST_USE;

@@ -1,8 +1,8 @@
 /* dump_tensors.c - whole tensors, put together in the mapped files from what every rank shows.
  *
- * All sizes are known from the graph, so the files stand in full before the run begins, and a block
- * goes straight from the rank that shows it to its place (dump_block.h). In the end the blocks must
- * cover every tensor. */
+ * All sizes are known from the graph, so the files exist in full size before the run begins, and a
+ * block goes straight from the rank that shows it to its place (dump_block.h). In the end the
+ * blocks must cover every tensor. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -25,7 +25,7 @@ exit:
     return status;
 }
 
-/* Equal infinities are no distance apart; a NaN beside a number is at infinity. */
+/* Equal infinities are no distance apart; a NaN next to a number is at infinity. */
 static double distance(double value, double truth)
 {
     if (value == truth || (isnan(value) && isnan(truth))) return 0;

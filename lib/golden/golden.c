@@ -11,7 +11,7 @@
 #include "step_graph/tensor_name.h"
 #include "base/allocate.h"
 
-/* Files up to here are held against their SHA-256 when the directory is opened: about a
+/* Files up to here are compared with their SHA-256 when the directory is opened: about a
  * second at most. Larger ones by ls_golden_verify. */
 enum { DIGEST_BYTES = 1 << 30 };
 
@@ -211,7 +211,7 @@ static ls_status check_weights(const ls_golden *golden)
     ls_status status = LS_OK;
     ls_checkpoint_file checkpoint = {0};
     ls_run run = golden->run;
-    run.steps = UINT64_MAX; /* what it stands at is said below */
+    run.steps = UINT64_MAX; /* what it is at is said below */
     LS_TRY(ls_checkpoint_open(&checkpoint, &run, golden->table));
     if (checkpoint.step != golden->first_step)
         LS_FAIL(LS_ERR_INPUT, "%s: stands at step %llu; the manifest's first_step is %llu",

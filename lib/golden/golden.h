@@ -23,11 +23,11 @@ typedef enum ls_golden_kind {
 typedef struct ls_golden_tensor {
     const char *name; /* "step0/layers.0.query" */
     uint64_t step;
-    int node;           /* of the graph */
-    bool given;         /* an input of the golden run rather than a result of it (integers alone) */
-    ls_dtype dtype;     /* of the run; loss as the run's, norm F64 */
-    size_t count;       /* elements; the dimensions are the node's */
-    const void *values; /* row-major, in the map, aligned for its dtype */
+    int node;            /* of the graph */
+    bool given;          /* an input of the golden run rather than a result of it (integers only) */
+    ls_dtype dtype;      /* of the run; loss as the run's, norm F64 */
+    size_t count;        /* elements; the dimensions are the node's */
+    const void *values;  /* row-major, in the map, aligned for its dtype */
     const double *truth; /* the same in binary64, without the contract; NULL: there is none */
     double truth_error;  /* largest |value - truth|; infinity: unknown */
     double bound;        /* how far another right computation in `dtype` may lie from the truth, see

@@ -42,14 +42,14 @@ const ls_manifest_file *ls_golden_listed(const ls_golden_files *files, const cha
 ls_status ls_golden_check_listed(const ls_golden_files *files, const char *name) LS_MUST_USE;
 
 /* Whether the files that the manifest names have its bytes and SHA-256; those above `most` bytes
- * are held against their size alone. LS_ERR_INPUT names the file. */
+ * are compared with their size only. LS_ERR_INPUT names the file. */
 ls_status ls_golden_check_files(const ls_golden_files *files, uint64_t most,
                                 void (*advance)(void *, size_t), void *context) LS_MUST_USE;
 
 /* batch.safetensors, checked, as run.given; nothing when the directory has none and may. */
 ls_status ls_golden_read_batches(ls_golden *golden) LS_MUST_USE;
 
-/* "[3, 0, 5]": where an element of a node's tensor stands; "" of a single number. Written to
+/* "[3, 0, 5]": where an element of a node's tensor is; "" of a single number. Written to
  * buffer, which is returned. */
 enum { LS_GOLDEN_PLACE = 96 };
 const char *ls_golden_place(const ls_graph_node *node, size_t element,

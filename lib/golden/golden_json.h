@@ -11,7 +11,7 @@
 
 #include "lockstep/base/status.h"
 
-/* An object and where it stands. */
+/* An object and where it is. */
 typedef struct ls_json_at {
     const char *file;
     const char *path; /* "optimizer.", "tensors[3]."; "" at the root */

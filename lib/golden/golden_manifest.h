@@ -65,7 +65,7 @@ ls_status ls_manifest_check_plain(const char *path) LS_MUST_USE;
  * folder: the directory. */
 bool ls_manifest_is_golden(const char *folder);
 
-/* Whether a name is that of a file beside the manifest: no way into another directory. */
+/* Whether a name is that of a file next to the manifest: no way into another directory. */
 bool ls_manifest_plain_name(const char *name);
 
 /* "folder/name", for the caller to free. Errors: LS_ERR_MEMORY. */

@@ -2,7 +2,7 @@
  *
  * What a linear operation reads, forward and backward, is given: integers from -2 to 2, biases from
  * 1 to 3 in magnitude. What it makes is computed. Matrices have so many zeros that for every
- * element the magnitudes of all its terms add up to 256 or less, the bias and what is added beside
+ * element the magnitudes of all its terms add up to 256 or less, the bias and what is added next to
  * it included: every partial sum, in any order and of any ranks, is then an integer that binary32,
  * binary16 and bfloat16 hold exactly, and every right computation gives the same numbers. */
 #ifndef LS_GOLDEN_INTEGERS_H
@@ -21,7 +21,7 @@ typedef enum ls_integers_role {
 } ls_integers_role;
 
 /* Linear are embedding rows, x W + b (not turned by position), logits, residual sums; the gradients
- * that they alone send back, and their parameters' gradients. A residual sum is given where the
+ * that only they send back, and their parameters' gradients. A residual sum is given where the
  * sums before it have grown too large. */
 typedef struct ls_integers {
     const ls_graph *graph;

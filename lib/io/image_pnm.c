@@ -31,7 +31,7 @@ static void skip_space(reader *r)
     }
 }
 
-/* A decimal number of at most `most`, behind space. what: how errors call it. */
+/* A decimal number of at most `most`, after space. what: how errors call it. */
 static ls_status read_number(reader *r, const char *what, size_t most, size_t *ret_number)
 {
     ls_status status = LS_OK;
@@ -53,7 +53,7 @@ exit:
     return status;
 }
 
-/* What stands in the file where the image should be over. */
+/* What is in the file where the image should be over. */
 static ls_status check_end(reader *r, bool text)
 {
     ls_status status = LS_OK;

@@ -68,7 +68,7 @@ exit:
     return status;
 }
 
-/* Opens a new file beside the place. Its name is short whatever the place's own is, so that a name
+/* Opens a new file next to the place. Its name is short whatever the place's own is, so that a name
  * of the greatest length still works. */
 static ls_status open_temporary(ls_new_file *file)
 {

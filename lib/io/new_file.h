@@ -29,7 +29,7 @@ ls_status ls_new_file_write(ls_new_file *file, const void *data, size_t bytes) L
 ls_status ls_new_file_map(ls_new_file *file, size_t bytes, void **ret_map) LS_MUST_USE;
 
 /* Makes sure that everything is on the disk and gives the file its name; nothing can be written
- * after that. On LS_ERR_IO nothing stands under the name that did not stand there before. */
+ * after that. On LS_ERR_IO nothing is under the name that was not there before. */
 ls_status ls_new_file_commit(ls_new_file *file) LS_MUST_USE;
 
 /* Removes what was not committed. */

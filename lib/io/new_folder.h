@@ -1,6 +1,6 @@
 /* new_folder.h - a folder of files that appears whole or not at all.
  *
- * It is made under another name beside its place, filled, and renamed when it is complete. Until
+ * It is made under another name next to its place, filled, and renamed when it is complete. Until
  * then what was in its place stays as it was, and giving up leaves nothing. An old folder and the
  * new one exchange their names at once where the system can (Linux, macOS). What a killed process
  * left is removed as new_file.h says. */
@@ -12,7 +12,7 @@
 typedef struct ls_new_folder ls_new_folder;
 
 /* Begins a folder that will be `path`. A symbolic link is followed. Errors, each naming the folder:
- * LS_ERR_INPUT when `path` is no folder, or the one that it would stand in is missing; LS_ERR_IO
+ * LS_ERR_INPUT when `path` is no folder, or the one that it would be in is missing; LS_ERR_IO
  * when that one may not be written; LS_ERR_MEMORY. */
 ls_status ls_new_folder_create(ls_new_folder **ret_folder, const char *path) LS_MUST_USE;
 

@@ -181,7 +181,7 @@ static int parse_header(cursor c, npy_header *ret_header)
     return seen == (DESCR | ORDER | SHAPE) && c.at == c.end;
 }
 
-/* Finds the header's text and the array behind it. */
+/* Finds the header's text and the array after it. */
 static ls_status find_header(const char *path, const unsigned char *bytes, size_t count,
                              cursor *ret_text)
 {

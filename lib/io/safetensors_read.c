@@ -1,8 +1,8 @@
 /* safetensors_read.c - a safetensors file as a table of checked tensors.
  *
  * In the order of the format: the length of the header, the header's JSON, each tensor's entry, and
- * last how their data lie beside each other. Nothing of the file is believed before it was checked:
- * every number is compared with what is left of the file, never added first. */
+ * last how their data lie next to each other. Nothing of the file is believed before it was
+ * checked: every number is compared with what is left of the file, never added first. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -145,7 +145,7 @@ static int compare_places(const void *left, const void *right)
     const ls_tensor_info *a = left, *b = right;
     if (a->data != b->data)
         return (const unsigned char *)a->data < (const unsigned char *)b->data ? -1 : 1;
-    /* An empty tensor lies before the one that begins where it stands. */
+    /* An empty tensor lies before the one that begins where it is. */
     if (bytes_of(a) != bytes_of(b)) return bytes_of(a) < bytes_of(b) ? -1 : 1;
     return strcmp(a->name, b->name);
 }

@@ -83,7 +83,7 @@ exit:
     return status;
 }
 
-/* Bytes of a tensor and the place behind it, as far as JSON can say them. */
+/* Bytes of a tensor and the place after it, as far as JSON can say them. */
 static int place(ls_dtype dtype, int n_dims, const uint64_t *dims, uint64_t begin,
                  uint64_t *ret_bytes)
 {
@@ -152,7 +152,7 @@ exit:
     return status;
 }
 
-/* Length and header, with spaces behind the JSON that make the data begin at a multiple of 8. The
+/* Length and header, with spaces after the JSON that make the data begin at a multiple of 8. The
  * caller frees them. */
 static ls_status make_header(ls_safetensors_writer *writer, char **ret_header, size_t *ret_bytes)
 {

@@ -92,7 +92,7 @@ exit:
     return status;
 }
 
-/* Puts one in its place: they stand in the order of the layers. */
+/* Puts one in its place: they are in the order of the layers. */
 static void insert(ls_layout *layout, ls_strategy strategy)
 {
     int at = layout->n_strategies++;

@@ -24,7 +24,7 @@ ls_status ls_machine_holds_layouts(const ls_run *run, const ls_layout *layouts,
                                    size_t count) LS_MUST_USE;
 
 /* LS_ERR_INPUT when the record of a verification, every gradient and parameter of every step, is.
- * truth: a second record, in binary64, is kept beside it. */
+ * truth: a second record, in binary64, is kept next to it. */
 ls_status ls_machine_holds_record(const ls_run *run, bool truth) LS_MUST_USE;
 
 #endif

@@ -1,4 +1,4 @@
-/* attention.c - the core of attention for one sequence and one head, forward beside backward.
+/* attention.c - the core of attention for one sequence and one head, forward and backward.
  *
  * The products run over whole rows of P, masked places being zeros there: no tree depends on the
  * mask. What is done element by element or row by row (scale, softmax, dropout) touches only keys

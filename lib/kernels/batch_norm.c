@@ -1,4 +1,4 @@
-/* batch_norm.c - batch normalisation in pieces, forward beside backward. */
+/* batch_norm.c - batch normalisation in pieces, forward and backward. */
 #include "lockstep/kernels/batch_norm.h"
 
 #include "kernels/pixel_tree_leaf.h"

@@ -77,7 +77,7 @@ static size_t terms_among(const ls_window *w, const ls_im2col_map *m, size_t n)
     return count;
 }
 
-/* The leaves of the axis k with the terms of the class alone. A leaf may have none. */
+/* The leaves of the axis k with the terms of the class only. A leaf may have none. */
 static size_t leaves_of(ls_leaf_step *leaves, const ls_window *w, const ls_im2col_map *m, ls_axis k)
 {
     size_t n = 0, from = 0;

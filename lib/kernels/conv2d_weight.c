@@ -70,7 +70,7 @@ exit:
     return status;
 }
 
-/* The leaves of rule 5 in all pieces, with the additions behind each. An empty piece is -0 and is
+/* The leaves of rule 5 in all pieces, with the additions after each. An empty piece is -0 and is
  * left out together with the addition that would take it in. */
 typedef struct leaf_list {
     ls_leaf_step *step;

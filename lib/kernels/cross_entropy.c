@@ -28,7 +28,7 @@ static size_t columns_held(ls_vocab_shard shard)
     return logical_columns(first_column(shard), ls_axis_extent(shard.held), shard.V);
 }
 
-/* The column of the shard where a target stands, or `columns` when it is ignored or not held. */
+/* The column of the shard where a target is, or `columns` when it is ignored or not held. */
 static size_t target_column(int32_t target, size_t first, size_t columns)
 {
     if (target < 0 || (size_t)target < first || (size_t)target - first >= columns) return columns;

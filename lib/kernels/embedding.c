@@ -1,4 +1,4 @@
-/* embedding.c - rows of a table by index, forward beside backward. */
+/* embedding.c - rows of a table by index, forward and backward. */
 #include "lockstep/kernels/embedding.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ void ls_normalize_zero(ls_real *x, size_t n)
 /* ---- backward
  *
  * Differentiates y[t] = table[ids[t]]: the gradient of a row is the sum of dy over the tokens that
- * name it. The tree stands over all tokens of the batch; a token that names another row contributes
+ * name it. The tree is over all tokens of the batch; a token that names another row contributes
  * -0, and x + (-0) = x for every x. So for each row only its own tokens are visited: a node with
  * tokens on one side is that side's value, a node with tokens on both sides is one addition. */
 

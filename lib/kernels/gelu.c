@@ -1,4 +1,4 @@
-/* gelu.c - GELU in both forms, forward beside backward.
+/* gelu.c - GELU in both forms, forward and backward.
  *
  * Arrays are taken in blocks of a size that stays in the first cache: the arguments of tanh, erf or
  * exp first, then the function on all of them at the speed of the instruction set, then the rest.

@@ -1,4 +1,4 @@
-/* layer_norm.c - LayerNorm, forward beside backward. */
+/* layer_norm.c - LayerNorm, forward and backward. */
 #include "lockstep/kernels/norm.h"
 
 #include "kernels/row_lanes.h"

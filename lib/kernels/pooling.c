@@ -1,4 +1,4 @@
-/* pooling.c - maximum and average over windows, forward beside backward. */
+/* pooling.c - maximum and average over windows, forward and backward. */
 #include "lockstep/kernels/pooling.h"
 
 #include <math.h>

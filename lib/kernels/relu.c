@@ -1,4 +1,4 @@
-/* relu.c - the rectified linear unit, forward beside backward. */
+/* relu.c - the rectified linear unit, forward and backward. */
 #include "lockstep/kernels/activation.h"
 
 void ls_relu_forward(ls_real *y, const ls_real *x, size_t n)

@@ -1,4 +1,4 @@
-/* response_norm.c - local response normalisation, forward beside backward. */
+/* response_norm.c - local response normalisation, forward and backward. */
 #include "lockstep/kernels/response_norm.h"
 
 #include "lockstep/numerics/functions.h"

@@ -1,4 +1,4 @@
-/* rms_norm.c - RMSNorm, forward beside backward. */
+/* rms_norm.c - RMSNorm, forward and backward. */
 #include "lockstep/kernels/norm.h"
 
 #include "kernels/row_lanes.h"

@@ -1,4 +1,4 @@
-/* rotary.c - rotary position embedding, forward beside backward. */
+/* rotary.c - rotary position embedding, forward and backward. */
 #include "lockstep/kernels/rotary.h"
 
 #include "lockstep/numerics/functions.h"

@@ -1,4 +1,4 @@
-/* softmax.c - the softmax of a row, forward beside backward. */
+/* softmax.c - the softmax of a row, forward and backward. */
 #include "lockstep/kernels/softmax.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ void ls_softmax_forward(ls_real *y, const ls_real *x, const unsigned char *seen,
 {
     if (n == 0) return;
 
-    /* Masked entries stand as -infinity while the maximum is looked for: they lose against all. */
+    /* Masked entries count as -infinity while the maximum is looked for: they lose against all. */
     for (size_t i = 0; i < n; i++) y[i] = !seen || seen[i] ? x[i] : (ls_real)-INFINITY;
     const ls_real max = ls_row_max(y, n, NULL);
     if (max == (ls_real)-INFINITY) { /* nothing to see: zeros, where -inf - -inf would be NaN */

@@ -1,4 +1,4 @@
-/* swiglu.c - SwiGLU, forward beside backward.
+/* swiglu.c - SwiGLU, forward and backward.
  *
  * The sigmoid is made from e = exp(-|x|) <= 1, which cannot overflow, and r = 1 / (1 + e):
  *

@@ -28,7 +28,7 @@ static along columns_of(const ls_window *w)
                    w->stride_w, w->dilation_w, w->pad_left, w->pad_right};
 }
 
-/* From a window's first pixel to its last: the last kernel pixel has no dilation behind it. */
+/* From a window's first pixel to its last: the last kernel pixel has no dilation after it. */
 static size_t extent(along a)
 {
     return (a.kernel - 1) * a.dilation + 1;

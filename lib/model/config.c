@@ -86,7 +86,7 @@ static void llama_nano(ls_config *config)
                           .label_smoothing = 0};
 }
 
-/* BERT as published: norms behind the residual sums. 256 bytes and four special tokens. */
+/* BERT as published: norms after the residual sums. 256 bytes and four special tokens. */
 static void bert_nano(ls_config *config)
 {
     *config = (ls_config){.name = "bert-nano",

@@ -75,7 +75,7 @@ static ls_status read_name(ls_config *config, const json_t *value, const char *f
 {
     ls_status status = LS_OK;
     const char *name = json_string_value(value);
-    /* It stands in many texts, so it must be one that is shown as it is. */
+    /* It is in many texts, so it must be one that is shown as it is. */
     if (!name || name[0] == '\0' || strlen(name) >= sizeof config->name ||
         strcmp(ls_show(name), name) != 0) {
         LS_FAIL(LS_ERR_INPUT, "%s: name %s: must be 1 to %zu printable bytes", ls_show(file),

@@ -2,7 +2,7 @@
  *
  * PyTorch's Linear keeps [out, in]; GPT-2's Conv1D keeps [in, out] and has query, key and value
  * side by side in one. Hugging Face's Llama pairs feature i of a head with i + half, as the table
- * does; Meta's own files pair neighbours, so the rows of its wq and wk stand in another order. */
+ * does; Meta's own files pair neighbours, so the rows of its wq and wk are in another order. */
 #include "model/foreign_rules.h"
 
 /* clang-format off */

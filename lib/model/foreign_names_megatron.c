@@ -12,7 +12,7 @@
 /* clang-format off */
 
 /* A rule whose first parameter the model does not have makes way for the next one with its name:
- * gate and up of SwiGLU, else up alone. */
+ * gate and up of SwiGLU, else up only. */
 #define EMBEDDING "language_model.embedding."
 #define LAYER "language_model.encoder.layers.*."
 static const ls_foreign_rule megatron[] = {

@@ -19,7 +19,7 @@ typedef enum ls_foreign_use {
 } ls_foreign_use;
 
 typedef struct ls_foreign_rule {
-    const char *name; /* with * where the number of the layer stands */
+    const char *name; /* with * where the number of the layer is */
     int n_roles;
     ls_role roles[LS_FOREIGN_PARTS];
     bool out_in;

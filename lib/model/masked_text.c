@@ -29,7 +29,7 @@ exit:
 
 /* Where the spans of a sequence lie in the text. */
 typedef struct spans {
-    size_t start, first, second; /* bytes of the two, one behind the other */
+    size_t start, first, second; /* bytes of the two, one after the other */
     bool swapped;
 } spans;
 
@@ -92,7 +92,7 @@ static void hide_some(int32_t *tokens, int32_t *targets, ls_stream stream, uint6
         if (s >= length || tokens[s] >= LS_TOKEN_CLS) continue;
         ls_random_words(stream, first_index + s, words);
         if (nearest == 0 || words[0] < smallest) {
-            nearest = s; /* never 0: [CLS] stands there */
+            nearest = s; /* never 0: [CLS] is there */
             smallest = words[0];
         }
         if (words[0] >= limit) continue;

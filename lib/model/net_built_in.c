@@ -114,7 +114,7 @@ static ls_net_layer *block_conv(ls_net *net, const char *block, const char *name
     return conv(net, text, channels, kernel, stride, 1, false);
 }
 
-/* Two 3x3 convolutions beside the identity, or beside a projection where the shape changes. */
+/* Two 3x3 convolutions next to the identity, or next to a projection where the shape changes. */
 static void residual_block(ls_net *net, const char *block, size_t channels, size_t stride,
                            bool projection)
 {

@@ -43,7 +43,7 @@ size_t ls_net_field_sizes(const ls_net_field *field);
 enum { LS_NET_TEXT_BYTES = 96 };
 const char *ls_net_field_allowed(const ls_net_field *field, char buffer[LS_NET_TEXT_BYTES]);
 
-/* The sizes of a network beside its layers. */
+/* The sizes of a network next to its layers. */
 typedef struct ls_net_size {
     const char *key;
     size_t offset, least, most;

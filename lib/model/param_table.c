@@ -118,7 +118,7 @@ static void add_layer(builder *b)
     size_t D = c->d_model, F = c->d_ff, kv = ls_axis_extent(ls_config_kv_axis(c));
     double std = c->init_std;
     bool post = c->norm_place == LS_NORM_POST;
-    /* What is added to the residual stream 2 L times starts smaller (GPT-2); norms behind every sum
+    /* What is added to the residual stream 2 L times starts smaller (GPT-2); norms after every sum
      * make that unnecessary (BERT). */
     double std_out = post ? std : std / sqrt(2 * (double)c->layers);
 
@@ -178,7 +178,7 @@ static void add_embedding(builder *b)
         add_norm(b, LS_EMBEDDING_NORM_SCALE, "embedding_norm.weight", "embedding_norm.bias");
 }
 
-/* What stands behind the layers. */
+/* What comes after the layers. */
 static void add_heads(builder *b)
 {
     const ls_config *c = b->config;

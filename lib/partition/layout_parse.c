@@ -88,7 +88,7 @@ static bool read_grid(word w, int n, int *ret_numbers)
     return true;
 }
 
-/* "layer 5 4x1x1x2": behind the word. Layers come in ascending order. */
+/* "layer 5 4x1x1x2": after the word. Layers come in ascending order. */
 static bool read_strategy(const char **text, ls_layout *layout)
 {
     int numbers[4];
@@ -149,7 +149,7 @@ static bool read_axes(word first, const char **text, reading *r)
     }
 }
 
-/* "layers 3,1": behind the word. A comma with a number behind it goes on with the list. */
+/* "layers 3,1": after the word. A comma with a number after it goes on with the list. */
 static bool read_partition(const char **text, ls_layout *layout)
 {
     for (;;) {

@@ -123,7 +123,7 @@ static size_t width_of(const ls_pixel_map *map)
     return (letters > pixels ? letters : pixels) + SPACE;
 }
 
-/* Where map i stands when there are in_row in a row: columns of maps are as wide as their widest,
+/* Where map i is when there are in_row in a row: columns of maps are as wide as their widest,
  * rows as high as their highest; i = count gives what all of them take. */
 static void place(const ls_pixel_map *maps, size_t count, size_t in_row, size_t i, size_t *ret_left,
                   size_t *ret_top)

@@ -54,7 +54,7 @@ size_t ls_reach_outputs(const ls_reach *reach)
 ls_share ls_reach_reads(const ls_reach *reach, ls_share outputs)
 {
     if (outputs.count == 0) return (ls_share){0, 0};
-    /* Counted from the beginning of the padding; input 0 stands at pad_before. Output by output,
+    /* Counted from the beginning of the padding; input 0 is at pad_before. Output by output,
      * because with dilation the outermost one may step over all inputs. */
     size_t first = reach->extent, end = 0;
     for (size_t o = outputs.first; o < outputs.first + outputs.count; o++)

@@ -12,7 +12,7 @@ enum { LS_PAGE_ROWS = 40 };
 /* Every run and whether it has the serial run's bits. */
 void ls_page_layouts(FILE *file, const ls_report *report);
 
-/* Of the run that is shown: which rank stands where in the grid and holds which layers, and in
+/* Of the run that is shown: which rank is where in the grid and holds which layers, and in
  * which order the pipeline's ranks do their passes. */
 ls_status ls_page_places(FILE *file, const ls_report *report, const ls_report_run *run) LS_MUST_USE;
 

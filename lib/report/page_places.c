@@ -1,4 +1,4 @@
-/* page_places.c - where each rank stands, what it holds, when it works. */
+/* page_places.c - where each rank is, what it holds, when it works. */
 #include "lockstep/partition/share.h"
 #include "lockstep/pipeline/drawing.h"
 #include "report/page_parts.h"
@@ -89,7 +89,7 @@ ls_status ls_page_cut(FILE *file, const ls_report *report, const ls_report_run *
 {
     ls_status status = LS_OK;
     const ls_layout *layout = &run->layout;
-    if (report->common.config.kind == LS_MODEL_NET) return LS_OK; /* drawn for matrices alone */
+    if (report->common.config.kind == LS_MODEL_NET) return LS_OK; /* drawn for matrices only */
     if (layout->tp == 1 && report->n_runs > 1) return LS_OK;
     fprintf(file,
             "<h2>How the layers are cut</h2>\n<p>Inside %s of %d: a box per parameter, a colour "

@@ -138,7 +138,7 @@ exit:
     return status;
 }
 
-/* Who receives hands in nothing, and receives what is sent: no column of its own. */
+/* Who receives sends nothing, and receives what is sent: no column of its own. */
 static bool mark_used(const ls_train_result *result, bool *used)
 {
     bool any = false;

@@ -11,7 +11,7 @@
 
 typedef struct ls_progress {
     FILE *file;
-    bool drawn; /* a line stands there now */
+    bool drawn; /* a line is there now */
     bool terminal;
     uint64_t total, done; /* units of work, all about equally long */
     uint64_t started_ns, drawn_ns;

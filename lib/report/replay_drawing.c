@@ -141,7 +141,7 @@ exit:
 typedef struct boxes {
     ls_box *all;
     size_t n, room;
-    double smallest; /* what is shorter is drawn as part of what stands beside it */
+    double smallest; /* what is shorter is drawn as part of what is next to it */
 } boxes;
 
 static ls_status add_box(boxes *b, const ls_box *box)

@@ -19,7 +19,7 @@ typedef struct ls_losses {
 
 ls_status ls_losses_add(ls_losses *losses, const ls_step *step) LS_MUST_USE;
 
-/* The serial run that the others are held against. */
+/* The serial run that the others are compared with. */
 typedef struct ls_report_baseline {
     ls_engine engine;
     ls_losses losses;
@@ -77,7 +77,7 @@ void ls_report_count(const ls_report *report, size_t *ret_equal, size_t *ret_dif
  * written to is no surprise at its end. */
 typedef struct ls_page ls_page;
 
-/* Makes the folder when it is missing and opens a file in it beside index.html. LS_ERR_INPUT,
+/* Makes the folder when it is missing and opens a file in it next to index.html. LS_ERR_INPUT,
  * LS_ERR_IO: names the folder and what is wrong. */
 ls_status ls_page_open(ls_page **ret_page, const char *folder) LS_MUST_USE;
 

@@ -48,7 +48,7 @@ static double box_height(const ls_param *param, double largest)
     return LOWEST + (HIGHEST - LOWEST) * sqrt((double)param->dims[0] / largest);
 }
 
-/* Where a box stands. */
+/* Where a box is. */
 typedef struct box {
     double x, y, width, height;
 } box;
@@ -96,7 +96,7 @@ static void draw_parts(FILE *file, const ls_param *param, box b, int tp, const l
     }
 }
 
-/* What is said beside a box: its shape, and what a rank holds of it. */
+/* What is said next to a box: its shape, and what a rank holds of it. */
 static void draw_note(FILE *file, const ls_param *param, double y, int tp, const ls_shard *shards)
 {
     fprintf(file, "<text x=\"%d\" y=\"%.1f\">", NOTE, y);

@@ -9,7 +9,7 @@ enum { WIDTH = 760, TOP = 22, MOST_ROWS = 64, GAP = 8, LETTER = 7 };
 
 /* How the ranks of one tensor-parallel group are laid out in their place. */
 typedef struct place {
-    double left, width, height; /* of a place with its gap; the first stands at left */
+    double left, width, height; /* of a place with its gap; the first is at left */
     double box, box_height;     /* of a rank */
     int across;                 /* ranks side by side */
 } place;

@@ -87,7 +87,7 @@ void ls_svg_losses(FILE *file, const ls_losses *baseline, const ls_losses *run,
         f.high = 1.0;
     }
     double margin = f.high > f.low ? 0.05 * (f.high - f.low) : 0.5;
-    /* Ticks closer to each other than the numbers beside them can tell would have no end. */
+    /* Ticks closer to each other than the numbers next to them can tell would have no end. */
     margin = fmax(margin, 1e-6 * fmax(fabs(f.low), fabs(f.high)));
     f.low -= margin;
     f.high += margin;

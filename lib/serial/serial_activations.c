@@ -88,7 +88,7 @@ static ls_status take_layer(const ls_serial *serial, ls_serial_layer *layer)
 
     LS_TRY(take(serial, &layer->x, n, D));
     LS_TRY(take_statistics(serial, &layer->mean1, &layer->rstd1));
-    layer->n1 = layer->x; /* norms behind: attention reads the input itself */
+    layer->n1 = layer->x; /* norms after: attention reads the input itself */
     if (config->norm_place == LS_NORM_PRE)
         LS_TRY(take(serial, &layer->n1, n, D));
     else

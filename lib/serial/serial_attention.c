@@ -5,7 +5,7 @@
  *     o_h = dropout(softmax(q_h k_j^T / sqrt(dh) + mask)) v_j       j = h / g, g = H / Hkv
  *     a = o Wo + bo
  *
- * Heads meet in the projections alone: all sums over the attention width have one granule per
+ * Heads meet in the projections only: all sums over the attention width have one granule per
  * head. */
 #include "lockstep/kernels/attention.h"
 

@@ -38,7 +38,7 @@ ls_status ls_serial_block_backward(const ls_serial *serial, size_t layer, ls_rea
     LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof *branch, &branch));
     LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof *through, &through));
 
-    /* y = dropout(mlp(norm2(x1))) + x1: what came through the branch, + what came beside it */
+    /* y = dropout(mlp(norm2(x1))) + x1: what came through the branch, + what came next to it */
     ls_serial_dropout(serial, branch, dx, LS_RANDOM_DROPOUT_MLP, layer);
     LS_TRY(ls_serial_mlp_backward(serial, layer, through, branch));
     ls_serial_norm_backward(serial, LS_NORM2_SCALE, LS_NORM2_SHIFT, layer, through, through,

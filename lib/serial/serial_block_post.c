@@ -1,10 +1,10 @@
-/* serial_block_post.c - one layer with its norms behind the residual sums, as BERT was published.
+/* serial_block_post.c - one layer with its norms after the residual sums, as BERT was published.
  *
  *     x1 = dropout(attention(x)) + x         n2 = norm1(x1)
  *     x2 = dropout(mlp(n2)) + n2             y  = norm2(x2)
  *
- * What the blocks read is what the norm before gave: the layer's input x, and n2. Beside
- * serial_block.c, where the norms stand in the branches. */
+ * What the blocks read is what the norm before gave: the layer's input x, and n2. Next to
+ * serial_block.c, where the norms are in the branches. */
 #include "lockstep/kernels/elementwise.h"
 #include "serial/serial_parts.h"
 
@@ -42,7 +42,7 @@ ls_status ls_serial_block_post_backward(const ls_serial *serial, size_t layer, l
     /* y = norm2(x2) */
     ls_serial_norm_backward(serial, LS_NORM2_SCALE, LS_NORM2_SHIFT, layer, dx, dx, act->x2,
                             act->mean2, act->rstd2);
-    /* x2 = dropout(mlp(n2)) + n2: what came through the branch, + what came beside it */
+    /* x2 = dropout(mlp(n2)) + n2: what came through the branch, + what came next to it */
     ls_serial_dropout(serial, branch, dx, LS_RANDOM_DROPOUT_MLP, layer);
     LS_TRY(ls_serial_mlp_backward(serial, layer, through, branch));
     ls_add(dx, through, dx, n);

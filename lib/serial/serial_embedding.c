@@ -24,7 +24,7 @@ void ls_serial_embedding_forward(const ls_serial *serial, ls_real *x)
 
     ls_embedding_forward(e, token->value, serial->batch.tokens, B * S, D, 0, token->rows);
     if (position != NULL)
-        for (size_t b = 0; b < B; b++) /* rows 0 .. S - 1 of the table, beside each sequence */
+        for (size_t b = 0; b < B; b++) /* rows 0 .. S - 1 of the table, next to each sequence */
             ls_add(e + b * S * D, e + b * S * D, position->value, S * D);
     if (type != NULL)
         for (size_t t = 0; t < B * S; t++)

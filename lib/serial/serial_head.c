@@ -3,7 +3,7 @@
  *     xf = final_norm(x)        z = xf E^T                       GPT
  *     xf = final_norm(x)        z = features(xf) E^T + bv        a masked-token model
  *
- * Where the norms stand behind the residual sums there is none at the end: xf is x. E is V x D: the
+ * Where the norms come after the residual sums there is none at the end: xf is x. E is V x D: the
  * token embedding once more when the model ties them, else a matrix of its own. Its padded rows are
  * zero, so are their logits; the loss leaves them out. */
 #include <string.h>

@@ -34,7 +34,7 @@ static ls_status token_losses(const ls_serial *serial, ls_real *losses)
     }
 
     /* Sums along a row: rule 10 inside a granule of the vocabulary, then T over the granules, which
-     * stand one below the other here, one column per token. */
+     * are one below the other here, one column per token. */
     ls_cross_entropy_max(serial->largest, serial->z, n, Vp, shard);
     ls_cross_entropy_sums(granule_exp, granule_z, target, serial->z, serial->largest, targets, n,
                           Vp, shard);
@@ -56,7 +56,7 @@ ls_status ls_serial_loss_forward(ls_serial *serial, ls_real *ret_loss)
         ls_arena_alloc(serial->temporary, ls_axis_extent(serial->tokens), sizeof *losses, &losses));
     LS_TRY(token_losses(serial, losses));
 
-    /* Tokens of a sequence, then sequences (rule 9). Ignored ones stand as -0; a sum of nothing
+    /* Tokens of a sequence, then sequences (rule 9). Ignored ones count as -0; a sum of nothing
      * else ends as +0 (rule 14). */
     ls_tree_sum_rows(&total, losses, serial->tokens, 1, 1);
     ls_normalize_zero(&total, 1);

@@ -2,7 +2,7 @@
  *
  * A network is a list of layers, each a function of one earlier output, or two. The forward pass
  * goes through the list and keeps every output; the backward pass goes through it from the end. In
- * between stands, for each layer, what its reader needs again: `ls_serial_net_layer`.
+ * between is, for each layer, what its reader needs again: `ls_serial_net_layer`.
  *
  * Dimensions: B images, C channels, h x w pixels of an output; "B x C x h x w" is contiguous. */
 #ifndef LS_SERIAL_SERIAL_NET_H
@@ -28,7 +28,7 @@ typedef struct ls_serial_net_layer {
 } ls_serial_net_layer;
 
 /* A leaf of the tree over an image's granule rectangles: which, and how many additions follow it
- * when partial sums stand on a stack. */
+ * when partial sums are on a stack. */
 typedef struct ls_serial_net_granule {
     ls_rectangle at; /* in granules */
     size_t closes;

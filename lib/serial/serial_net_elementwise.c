@@ -56,7 +56,7 @@ ls_status ls_serial_add_forward(const ls_serial *serial, size_t l)
     return LS_OK;
 }
 
-/* y = x + beside: each gets dy. */
+/* y = x + the other one: each receives dy. */
 ls_status ls_serial_add_backward(const ls_serial *serial, size_t l, const ls_real *dy)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];

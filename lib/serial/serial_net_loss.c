@@ -2,7 +2,7 @@
  *
  *     loss = (sum over images of -log softmax(z)[label]) / B
  *
- * An image stands where a transformer has a token. No layout cuts the classes: they are one
+ * An image is where a transformer has a token. No layout cuts the classes: they are one
  * granule.
  */
 #include "lockstep/kernels/cross_entropy.h"

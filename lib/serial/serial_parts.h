@@ -23,8 +23,8 @@ typedef struct ls_serial_layer {
     ls_real *x1;            /* tokens x D: attention + x                                      */
     ls_real *mean2, *rstd2; /* tokens: statistics of the second norm                          */
     ls_real *n2;            /* tokens x D: what the MLP reads: norm2(x1), or norm1(x1)        */
-    ls_real *x2;            /* tokens x D: mlp + n2, norms behind the residual sums alone     */
-    ls_real *gate;          /* tokens x F: n2 Wgate, SwiGLU alone                             */
+    ls_real *x2;            /* tokens x D: mlp + n2, norms after the residual sums only     */
+    ls_real *gate;          /* tokens x F: n2 Wgate, SwiGLU only                             */
     ls_real *h;             /* tokens x F: n2 W1 + b1, before the activation                  */
     ls_real *u;             /* tokens x F: after it                                           */
 } ls_serial_layer;
@@ -72,7 +72,7 @@ struct ls_serial {
     ls_axis ff;    /* F                         */
     ls_axis vocab; /* Vp                        */
 
-    ls_real *cosine, *sine; /* seq x dh/2 each: rotary models alone */
+    ls_real *cosine, *sine; /* seq x dh/2 each: rotary models only */
 
     /* What the last forward pass kept. */
     ls_axis tokens;            /* B granules of S (rule 9)                           */
@@ -141,7 +141,7 @@ ls_status ls_serial_linear_backward_input(const ls_serial *serial, ls_serial_lin
 
 /* ---- LayerNorm or RMSNorm: serial_norm.c */
 
-/* y = norm(x); mean (LayerNorm alone) and rstd are kept. scale, shift: roles of the parameters. */
+/* y = norm(x); mean (LayerNorm only) and rstd are kept. scale, shift: roles of the parameters. */
 #define ls_serial_norm_forward LS_TYPED(ls_serial_norm_forward)
 void ls_serial_norm_forward(const ls_serial *serial, ls_role scale, ls_role shift, size_t layer,
                             ls_real *y, ls_real *mean, ls_real *rstd, const ls_real *x);
@@ -192,7 +192,7 @@ ls_status ls_serial_block_forward(const ls_serial *serial, size_t layer, ls_real
 #define ls_serial_block_backward LS_TYPED(ls_serial_block_backward)
 ls_status ls_serial_block_backward(const ls_serial *serial, size_t layer, ls_real *dx) LS_MUST_USE;
 
-/* serial_block_post.c. The same with the norms behind the residual sums. */
+/* serial_block_post.c. The same with the norms after the residual sums. */
 #define ls_serial_block_post_forward LS_TYPED(ls_serial_block_post_forward)
 ls_status ls_serial_block_post_forward(const ls_serial *serial, size_t layer,
                                        ls_real *y) LS_MUST_USE;

@@ -62,7 +62,7 @@ void ls_serial_update(ls_serial *serial, const ls_update *update, double squares
     for (size_t i = 0; i < serial->store->table->count; i++) {
         const ls_param *param = &serial->store->table->params[i];
         ls_slot *slot = &serial->store->slots[i];
-        if (param->state) continue; /* written by the forward pass alone */
+        if (param->state) continue; /* written by the forward pass only */
         const size_t n = ls_serial_slot_elements(slot);
         if (factor != 1) ls_scale(slot->grad[0], slot->grad[0], (ls_real)factor, n);
         /* Padding too: its gradient and its value are +0 and stay so. */

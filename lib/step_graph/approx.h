@@ -2,7 +2,7 @@
  *
  * An operation is judged by computing it in binary64 from the same inputs together with a bound for
  * what somebody else gets who computes it in a coarser precision, in whatever order. The bound is
- * carried along: each value stands with an error, each step adds
+ * carried along: each value has an error, each step adds
  *
  *     what the errors of its operands do to the result        (first order, and the product of two)
  *     one rounding:  u |value| + tiny       u: unit roundoff; tiny: half the smallest subnormal and

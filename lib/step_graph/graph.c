@@ -46,7 +46,7 @@ static bool is_linear(ls_operation_kind make)
     }
 }
 
-/* Shown beside what is made of the same inputs: nothing reads them. */
+/* Shown besides what is made of the same inputs: nothing reads them. */
 static bool is_shown_alone(ls_operation_kind make)
 {
     return make == LS_MAKE_PROBABILITIES || make == LS_MAKE_BATCH_MEAN ||
@@ -86,7 +86,7 @@ static void append_gradient(ls_graph *graph, size_t forward, int place)
 {
     char name[sizeof graph->nodes->name];
     const ls_graph_node *of = &graph->nodes[place];
-    /* Of what nobody reads the probabilities alone have one: the heads go through them. */
+    /* Of what no operation reads only the probabilities have one: the heads go through them. */
     if (is_loss(of->make) || of->make == LS_MAKE_MEAN ||
         (is_shown_alone(of->make) && of->make != LS_MAKE_PROBABILITIES))
         return;

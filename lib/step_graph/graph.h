@@ -1,7 +1,7 @@
 /* graph.h - every tensor of a training step, what makes it, and what it is made of: the one list
  * that dumping, judging and naming mistakes read.
  *
- * The nodes stand in order of execution: forward, backward (gradients of what the forward pass
+ * The nodes are in order of execution: forward, backward (gradients of what the forward pass
  * made, last first, each parameter's gradient where it is computed), update. A node is a whole
  * logical tensor over the global batch. Its operation and inputs say how to compute it again from
  * other nodes, from parameters and from the batch: that is what a local judgement does. */
@@ -19,7 +19,7 @@ typedef enum ls_graph_phase {
 } ls_graph_phase;
 
 /* What makes a node: x0, x1, ... are its inputs, w, b its parameters. There is one kind for every
- * gradient, since what is differentiated stands in the graph: the nodes that read it. */
+ * gradient, since what is differentiated is in the graph: the nodes that read it. */
 typedef enum ls_operation_kind {
     LS_MAKE_EMBEDDING = 0,  /* row of w by token, + of b by position, + of the third by type */
     LS_MAKE_DROPOUT,        /* x0 masked (the node's purpose and layer) and scaled           */
@@ -71,7 +71,7 @@ typedef struct ls_graph_node {
     char name[128];
     ls_graph_phase phase;
     ls_operation_kind make;
-    /* Nodes, all before this one; -1 behind the last. A gradient's are the gradients of its readers
+    /* Nodes, all before this one; -1 after the last. A gradient's are the gradients of its readers
      * and what these read. LS_MAKE_GRADIENT_NORM has none here: it reads every parameter's. */
     int inputs[LS_NODE_INPUTS];
     int of; /* gradient: the forward node; gradient of one use of a parameter: its reader; else -1
@@ -135,7 +135,7 @@ int ls_graph_updated(const ls_graph *graph, int param);
 
 /* Which input / parameter of `reader` a node / parameter is; -1. */
 int ls_graph_slot(const ls_graph_node *reader, int node);
-/* The same of what a reader sends a gradient back to: beside its inputs what it goes through. */
+/* The same of what a reader sends a gradient back to: next to its inputs what it goes through. */
 int ls_graph_back_slot(const ls_graph_node *reader, int node);
 int ls_graph_param_slot(const ls_graph_node *reader, int param);
 

@@ -154,7 +154,7 @@ static int layer(const forward *f, int x)
         n = norm(f, LS_POINT_NORM2, x1, LS_NORM2_SCALE, LS_NORM2_SHIFT);
         return residual(f, LS_POINT_LAYER, mlp(f, n), x1, LS_RANDOM_DROPOUT_MLP);
     }
-    /* Norms behind: what the MLP reads is the first norm's, and is what stands beside it. */
+    /* Norms after: what the MLP reads is the first norm's, and is what is next to it. */
     n = norm(f, LS_POINT_NORM1, x1, LS_NORM1_SCALE, LS_NORM1_SHIFT);
     const int x2 = residual(f, LS_POINT_AFTER_MLP, mlp(f, n), n, LS_RANDOM_DROPOUT_MLP);
     return norm(f, LS_POINT_LAYER, x2, LS_NORM2_SCALE, LS_NORM2_SHIFT);

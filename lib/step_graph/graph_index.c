@@ -70,7 +70,7 @@ void ls_graph_index_destroy(ls_graph_index *index)
     free(index);
 }
 
-/* Where a name stands, or would. */
+/* Where a name is, or would be. */
 static size_t place_of(const ls_graph *graph, const char *name)
 {
     const ls_graph_index *index = graph->index;

@@ -1,7 +1,7 @@
 /* graph_net.c - the nodes of a network's forward pass, layer by layer, and the shapes of its
  * parameters.
  *
- * A layer's output has the layer's name. Beside a batch norm stand the statistics that it made,
+ * A layer's output has the layer's name. Next to a batch norm are the statistics that it made,
  * NAME.batch_mean and NAME.batch_rstd: nothing reads them, since a norm is computed again, and
  * differentiated, from what it read. */
 #include <stdio.h>

@@ -37,7 +37,7 @@ typedef struct ls_operands {
     const double *const *params;  /* per parameter of the table, before the update */
     const double *const *moment1; /* per parameter, before the update; NULL: all 0 */
     const double *const *moment2; /* the same; not read by SGD                     */
-    const ls_update *update;      /* of the step; update phase alone               */
+    const ls_update *update;      /* of the step; update phase only               */
     double max_norm;              /* 0: no clipping                                */
     const double *roundoff;    /* per node: unit roundoff of its values as they were written, read
                                   for what the norm adds; NULL: the precision's */

@@ -12,7 +12,7 @@
 
 typedef struct product {
     size_t rows, in, out;
-    size_t row_stride; /* of x: the pooler reads first tokens alone */
+    size_t row_stride; /* of x: the pooler reads first tokens only */
     bool transposed;   /* W is out x in */
     const double *x, *w, *b;
 } product;

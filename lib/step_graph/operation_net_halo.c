@@ -94,7 +94,7 @@ void ls_net_halo_at(net_halo *halo, const net_layer *l, bool backward, size_t ro
     halo->reads[1] = (ls_share){reads.left, reads.width};
 }
 
-/* -1: before the own pixels, 1: behind them, 0: among them. */
+/* -1: before the own pixels, 1: after them, 0: among them. */
 static int side(ls_share own, size_t at)
 {
     return at < own.first ? -1 : at >= own.first + own.count ? 1 : 0;

@@ -32,7 +32,7 @@ static inline const double *read_of(const evaluation *e, const ls_graph_node *no
     return value_of(e, node->inputs[beside && layer->from >= 0 ? 1 : 0]);
 }
 
-/* Of any model's node: what stands first, and what stands beside it. */
+/* Of any model's node: what is first, and what is next to it. */
 static inline const double *operand_of(const evaluation *e, const ls_graph_node *node, int i)
 {
     if (e->config->kind == LS_MODEL_NET && node->layer >= 0)
@@ -56,7 +56,7 @@ static inline size_t elements_of(const evaluation *e, const ls_graph_node *node)
     return ls_graph_elements(e->graph, (int)(node - e->graph->nodes));
 }
 
-/* Where token s of a sequence stands: its row of the position table, its angle. */
+/* Where token s of a sequence is: its row of the position table, its angle. */
 static inline size_t position_of(const evaluation *e, size_t s)
 {
     const size_t restart = e->variant.position_restart, shares = e->variant.position_shares;

@@ -5,8 +5,8 @@
  *     GELU, exact: x (1 + erf(x / sqrt 2)) / 2; tanh form: x (1 + tanh(c (x + 0.044715 x^3))) / 2
  *     SwiGLU: gate / (1 + exp(-gate)) up
  *
- * Far to the left 1 + erf and 1 + tanh cancel: the rounding of the function, u, stands against x
- * itself. The bound says so: it is of the order u |x| there, not u |y|. */
+ * Far to the left 1 + erf and 1 + tanh cancel: the rounding of the function, u, counts relative to
+ * x itself. The bound says so: it is of the order u |x| there, not u |y|. */
 #include "lockstep/numerics/random.h"
 #include "step_graph/operation_parts.h"
 
@@ -100,7 +100,7 @@ static bool is_exact(const evaluation *e, const ls_graph_node *node)
     return node->make == LS_MAKE_GELU || e->config->activation == LS_GELU_ERF;
 }
 
-/* The function of a node that stands before a product or alone, and its derivative. */
+/* The function of a node that is before a product or alone, and its derivative. */
 static void activation(const evaluation *e, const ls_graph_node *node, approx x, approx *ret_y,
                        approx *ret_slope)
 {

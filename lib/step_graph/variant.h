@@ -53,7 +53,7 @@ typedef enum ls_halo_form {
     LS_HALO_NEARER,     /* the pixel one row or column nearer to its own                      */
     LS_HALO_FARTHER,    /* ... one farther away                                               */
     LS_HALO_LOWER,      /* the pixel one row or column before                               */
-    LS_HALO_HIGHER,     /* ... one behind                                                   */
+    LS_HALO_HIGHER,     /* ... one after                                                   */
     LS_HALO_REPEATED    /* its own outermost pixel                                            */
 } ls_halo_form;
 

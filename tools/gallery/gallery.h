@@ -3,7 +3,7 @@
  *
  * A scene is a small model in a layout. Its right run is dumped as a golden directory. With a fault
  * switched on (parallel/fault.h) the same run is dumped as its ranks saw it, and judged like any
- * other candidate. Beside the judgement stands what a comparison with a tolerance would have said
+ * other candidate. Next to the judgement is what a comparison with a tolerance would have said
  * of the same numbers. */
 #ifndef LS_GALLERY_H
 #define LS_GALLERY_H
@@ -25,7 +25,7 @@ typedef struct ls_gallery_scene {
     ls_recompute recompute;
     double dropout;
     const char *grid; /* of a convolutional network, as ls_layout_parse reads it; else NULL: then
-                         what stands before it counts */
+                         what is before it counts */
     size_t batch;     /* 0: 4 */
 } ls_gallery_scene;
 
@@ -62,7 +62,7 @@ typedef struct ls_gallery_fault {
     const char *text;                   /* what is done wrong */
     unsigned scenes;                    /* in which it shows */
     const char *found;                  /* where it must be found: patterns, | between them */
-    ls_cause causes[LS_GALLERY_CAUSES]; /* as which: one of these; LS_CAUSE_NONE behind the last */
+    ls_cause causes[LS_GALLERY_CAUSES]; /* as which: one of these; LS_CAUSE_NONE after the last */
 } ls_gallery_fault;
 
 extern const ls_gallery_fault ls_gallery_faults[LS_FAULTS_COUNT - 1];

@@ -14,7 +14,7 @@ static double value(ls_dtype dtype, const void *values, size_t i)
     return wide;
 }
 
-/* |a - b| <= atol + rtol |b|; infinities are close to themselves alone, NaN to nothing. */
+/* |a - b| <= atol + rtol |b|; infinities are close to themselves only, NaN to nothing. */
 static bool close(double a, double b, double tolerance)
 {
     if (!isfinite(a) || !isfinite(b)) return a == b;

@@ -31,7 +31,8 @@ typedef struct bench_times {
 ls_status bench_compare(const bench *b, bench_clock clock, bench_call *what, bench_call *beside,
                         void *context, bench_times *ret_times) LS_MUST_USE;
 
-/* A row: what was done, how fast, and how fast that is beside `to`. ratio 0: beside nothing. */
+/* A row: what was done, how fast, and how fast that is next to `to`. ratio 0: compared with
+ * nothing. */
 ls_status bench_row(bench *b, const char *what, double figure, const char *unit, double ratio,
                     const char *to) LS_MUST_USE;
 

@@ -1,4 +1,4 @@
-/* bench_command.c - how fast this machine is at what a training does, beside something known. */
+/* bench_command.c - how fast this machine is at what a training does, next to something known. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* bench_kernels.c - kernels that go over an array once or twice, beside copying it. */
+/* bench_kernels.c - kernels that go over an array once or twice, next to copying it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "report/text_table.h"
 #include "base/append.h"
 
-/* Lines that a screen holds beside the rest. */
+/* Lines that a screen holds next to the rest. */
 enum { MOST_DIFFERENT = 6, MOST_FINDINGS = 6, MOST_NAMES = 4 };
 
 const char *index_text(const ls_graph_node *node, size_t index, char text[INDEX_TEXT])

@@ -46,7 +46,7 @@ ls_status gallery_command(const command_spec *command, int argc, const char *con
     words[2 + argc] = NULL;
     fflush(stdout);
 
-    /* Beside the program, as in the build tree; below the same prefix; where it was to be
+    /* Next to the program, as in the build tree; below the same prefix; where it was to be
      * installed.
      */
     own_folder(folder);

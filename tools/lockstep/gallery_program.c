@@ -24,7 +24,7 @@ typedef struct showing {
     FILE *out;
     ls_progress progress;
     json_t *rows;
-    int scene; /* whose heading stands last */
+    int scene; /* whose heading is last */
     uint64_t seed;
     size_t faulty; /* runs with a fault */
     size_t losses_passed[LS_GALLERY_TOLERANCES], gradients_passed[LS_GALLERY_TOLERANCES];

@@ -128,7 +128,7 @@ static void print_summary(FILE *out, const outcome *o)
     fputs("\n\n", out);
 }
 
-/* Where a rank stands, one number per axis that the run is cut along. */
+/* Where a rank is, one number per axis that the run is cut along. */
 enum { AXES = 4 };
 
 typedef struct rank_place {

@@ -1,7 +1,7 @@
 /* options.h - the options of a command line: one table says what there is, what is allowed and what
  * --help prints.
  *
- * A program fills an array of ls_option with the functions below, each entry beside the variable
+ * A program fills an array of ls_option with the functions below, each entry next to the variable
  * that it sets; what the variable holds before is the default that --help shows:
  *
  *     int ranks = 4;

@@ -9,7 +9,8 @@
  *
  * so that code written over ls_real reads as if there were one. A user's file gets binary32 unless
  * it defines LS_REAL_IS_F64 before it includes any header of Lockstep. What handles arrays of
- * either kind at run time (collectives, files, comparison) takes an ls_dtype beside a void pointer.
+ * either kind at run time (collectives, files, comparison) takes an ls_dtype next to a void
+ * pointer.
  */
 #ifndef LS_BASE_REAL_H
 #define LS_BASE_REAL_H

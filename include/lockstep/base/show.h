@@ -10,9 +10,9 @@
 LS_BEGIN_DECLS
 
 /* A text from outside (a file name, a key, a tensor name) as one line that may be printed anywhere.
- * Printable UTF-8 stands as it is; control characters, line and paragraph separators, marks that
- * turn the direction of writing, and bytes that are not UTF-8 stand as \xNN per byte; a backslash
- * is doubled. What is longer than 400 bytes ends in "...". NULL shows as "(null)".
+ * Printable UTF-8 is as it is; control characters, line and paragraph separators, marks that
+ * turn the direction of writing, and bytes that are not UTF-8 are shown as \xNN per byte; a
+ * backslash is doubled. What is longer than 400 bytes ends in "...". NULL shows as "(null)".
  *
  * The result belongs to the calling thread and stays valid until that thread's eighth next call of
  * a function of this header. */

@@ -11,7 +11,7 @@
  * The judge runs every function that the table has on 1 to 8 ranks, with sizes that others got
  * wrong (none, one, fewer than ranks, not a multiple of the ranks, primes, empty shares), each call
  * twice, calls of different sizes in a row, ranks that come late. Inputs must stay as they are, and
- * nothing may be written beside an output. Results are judged in three ways:
+ * nothing may be written outside an output. Results are judged in three ways:
  *
  *     exact     small integers as data: every partial sum is exact, so that any order of addition
  *               must give the same bits
@@ -81,7 +81,7 @@ typedef struct ls_backend_mlp {
 /* A vocabulary of V words, padded: rows or columns from V to the cut's end belong to no word and
  * take no part in anything. A target of LS_IGNORE (-100) has loss 0 and gradient 0. */
 typedef struct ls_backend_vocab {
-    size_t B, S, D, V;  /* D: embedding alone */
+    size_t B, S, D, V;  /* D: embedding only */
     ls_backend_cut cut; /* of the padded vocabulary */
     double smoothing; /* label smoothing a: loss = (1 - a) (lse - z_target) + a (lse - mean of z) */
 } ls_backend_vocab;
@@ -327,7 +327,7 @@ typedef struct ls_judge_line {
     const char *operation; /* "row_linear_forward" */
     ls_judge_kind kind;
     size_t cases, passed;          /* judged, and right; a case is two calls on all ranks */
-    size_t unsupported;            /* cases beside these */
+    size_t unsupported;            /* cases besides these */
     char first[LS_JUDGE_TEXT];     /* the first case that failed, or ""; of the ordered kind too */
     char suspected[LS_JUDGE_TEXT]; /* the mistake that explains most of them, or "" */
     size_t explained;              /* how many of those that failed it explains */

@@ -12,7 +12,7 @@ LS_BEGIN_DECLS
 
 enum { LS_NPY_MAX_DIMS = 8 };
 
-/* Writes an array, row-major, beside its place, then renames. n_dims: 0 (one number) to
+/* Writes an array, row-major, next to its place, then renames. n_dims: 0 (one number) to
  * LS_NPY_MAX_DIMS. Errors, each naming the file: LS_ERR_INPUT (BF16, which NumPy does not know; too
  * many dimensions; a place that is no plain file), LS_ERR_IO, LS_ERR_MEMORY; nothing is left
  * behind.

@@ -51,7 +51,7 @@ LS_API const char *ls_safetensors_metadata(const ls_safetensors *file, const cha
 
 /* Writing streams: declare all tensors, then give their data in that order, then commit. (Or it
  * maps, see below.) The file
- * is written beside its place under another name and renamed by commit; destroy without commit
+ * is written next to its place under another name and renamed by commit; destroy without commit
  * leaves nothing behind, neither does any failure. The same calls give the same bytes.
  * Any NaN is written as the one that the contract names, 7fc00000 in binary32 (rule 1).
  *

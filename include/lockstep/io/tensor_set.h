@@ -12,7 +12,7 @@ typedef struct ls_tensor_set ls_tensor_set;
 /* Opens and checks what is at `path`:
  *     a safetensors file;
  *     NAME.json, an index as Hugging Face writes it, {"weight_map": {"tensor": "file", ...}}, whose
- *     files stand beside it: each is opened, and must have the tensors that the index says it has
+ *     files are next to it: each is opened, and must have the tensors that the index says it has
  *     and no others;
  *     a folder with model.safetensors or model.safetensors.index.json in it; when it has both, they
  *     must hold the same tensors.

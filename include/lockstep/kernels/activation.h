@@ -1,4 +1,4 @@
-/* activation.h - GELU in both forms, SwiGLU, tanh, ReLU; elementwise, forward beside backward. */
+/* activation.h - GELU in both forms, SwiGLU, tanh, ReLU; elementwise, forward and backward. */
 #ifndef LS_KERNELS_ACTIVATION_H
 #define LS_KERNELS_ACTIVATION_H
 

@@ -1,4 +1,4 @@
-/* attention.h - the core of attention for one sequence and one head, forward beside backward.
+/* attention.h - the core of attention for one sequence and one head, forward and backward.
  *
  *     P = softmax(scale * Q K^T + mask)     S x S
  *     O = dropout(P) V                      S x head_width

@@ -4,7 +4,7 @@
  *     R = r * stride_h - pad_top + i * dilation_h, C = c * stride_w - pad_left + j * dilation_w
  *
  * (a cross-correlation, as networks use it; window.h has the geometry). With groups, the channels
- * of x and of y fall into as many equal runs, and run g of y reads run g of x alone.
+ * of x and of y fall into as many equal runs, and run g of y reads run g of x only.
  *
  * A call is given the rectangle that its x covers and the rectangle of outputs to make: the whole
  * image in a serial network, a rank's own part under spatial parallelism, where x comes with the
@@ -98,7 +98,7 @@ LS_API ls_status ls_conv2d_weight_leaf(ls_engine engine, const ls_conv2d *conv, 
                                        ls_real *scratch) LS_MUST_USE;
 
 /* A leaf of the tree over images and granule rectangles, in the tree's order: an image, the pixels
- * of a granule, and how many additions follow the leaf when partial sums stand on a stack (as
+ * of a granule, and how many additions follow the leaf when partial sums are on a stack (as
  * ls_binary_tree_merges_after counts them). */
 typedef struct ls_conv2d_piece {
     size_t image;

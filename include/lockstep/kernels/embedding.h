@@ -1,4 +1,4 @@
-/* embedding.h - rows of a table by index, whole or a shard of the rows; forward beside backward. */
+/* embedding.h - rows of a table by index, whole or a shard of the rows; forward and backward. */
 #ifndef LS_KERNELS_EMBEDDING_H
 #define LS_KERNELS_EMBEDDING_H
 

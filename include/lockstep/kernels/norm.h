@@ -1,4 +1,4 @@
-/* norm.h - LayerNorm and RMSNorm, forward beside backward.
+/* norm.h - LayerNorm and RMSNorm, forward and backward.
  *
  * Row by row over the model width D, which no layout cuts; the sums along a row follow contract
  * rule 10, the sums down the tokens rule 9. */

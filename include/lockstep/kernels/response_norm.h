@@ -5,7 +5,7 @@
  *
  * at every pixel by itself; channels that do not exist are left out. (Where alpha is meant per
  * channel of the window, alpha / n is passed.) Under channel parallelism a rank holds some of its
- * neighbours' channels beside its own: runs below are in channels of the whole layer. */
+ * neighbours' channels next to its own: runs below are in channels of the whole layer. */
 #ifndef LS_KERNELS_RESPONSE_NORM_H
 #define LS_KERNELS_RESPONSE_NORM_H
 

@@ -1,4 +1,4 @@
-/* softmax.h - the softmax of a row, forward beside backward. */
+/* softmax.h - the softmax of a row, forward and backward. */
 #ifndef LS_KERNELS_SOFTMAX_H
 #define LS_KERNELS_SOFTMAX_H
 

@@ -6,7 +6,7 @@
  *      c * stride_w - pad_left + j * dilation_w)   j = 0 .. kernel_w - 1
  *
  * of which those outside the image are padding. What a rank needs of its neighbours follows from
- * its range of outputs and this formula alone: even kernels, one-sided padding, strides and shards
+ * its range of outputs and this formula only: even kernels, one-sided padding, strides and shards
  * smaller than a kernel are no special cases. */
 #ifndef LS_KERNELS_WINDOW_H
 #define LS_KERNELS_WINDOW_H
@@ -49,11 +49,12 @@ LS_API ls_rectangle ls_window_inputs(const ls_window *window);
 LS_API ls_rectangle ls_window_outputs(const ls_window *window);
 
 /* The smallest rectangle with all inputs of the image that a rectangle of outputs reads: what a
- * rank has to hold before it can compute them. Empty when they read padding alone. */
+ * rank has to hold before it can compute them. Empty when they read padding only. */
 LS_API ls_rectangle ls_window_reads(const ls_window *window, ls_rectangle outputs);
 
 /* The smallest rectangle with all outputs that read any of a rectangle of inputs: whose gradients a
- * rank has to hold before it can compute those of the inputs. Empty when nobody reads them. */
+ * rank has to hold before it can compute those of the inputs. Empty when no operation reads them.
+ */
 LS_API ls_rectangle ls_window_read_by(const ls_window *window, ls_rectangle inputs);
 
 /* The granules of an image: rows x columns of them (contract rule 9). */

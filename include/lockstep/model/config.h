@@ -52,7 +52,7 @@ typedef struct ls_config {
     ls_objective objective;
     size_t token_types;  /* rows of the token-type embedding; 0: the model has none */
     bool embedding_norm; /* a norm right after the embedding, before its dropout    */
-    bool sentence_order; /* a second loss: are two spans in order? Masked-token models alone */
+    bool sentence_order; /* a second loss: are two spans in order? Masked-token models only */
     bool causal;
     bool bias; /* linears and LayerNorm have one */
     bool tied; /* the output head is the token embedding */
@@ -60,7 +60,7 @@ typedef struct ls_config {
     double norm_eps;
     double rope_theta;
     double init_std; /* 0.02; the residual outputs take init_std / sqrt(2 L), but not where the
-                        norms stand behind the residual sums */
+                        norms come after the residual sums */
     double label_smoothing;
     ls_net net;
 } ls_config;
@@ -100,7 +100,7 @@ LS_API ls_status ls_config_require(const ls_config *config, ls_model_kind kind,
                                    const char *who) LS_MUST_USE;
 
 /* Puts the norms in their place, and with them what belongs to it: a masked-token model has a norm
- * after its embedding when they stand behind the residual sums (BERT), and none when they stand
+ * after its embedding when they come after the residual sums (BERT), and none when they stand
  * before the blocks (Megatron-LM). */
 LS_API void ls_config_place_norms(ls_config *config, ls_norm_place place);
 

@@ -42,8 +42,8 @@ LS_API ls_names ls_names_recognise(const char *(*name_at)(const void *context, s
                                    const void *context, size_t count);
 
 /* One parameter inside a foreign tensor. Its outputs are its columns (a vector's elements, the out
- * of [in, out]); output o stands at output `base + (o / width) * stride + o % width` of the tensor.
- * paired: of the `width` outputs of a head, i and i + width / 2 stand at 2 i and 2 i + 1. */
+ * of [in, out]); output o is at output `base + (o / width) * stride + o % width` of the tensor.
+ * paired: of the `width` outputs of a head, i and i + width / 2 are at 2 i and 2 i + 1. */
 typedef struct ls_foreign_part {
     size_t param; /* place in the table */
     size_t base, width, stride;
@@ -58,10 +58,10 @@ typedef struct ls_foreign_tensor {
     size_t dims[2]; /* rows and columns; dims[1] is 1 for a vector */
     int n_shape;    /* as written: dims, or of a convolution's weight ls_param.shape */
     size_t shape[4];
-    bool more_rows;    /* read: any number of rows from least_rows on; what lies behind those is */
+    bool more_rows;    /* read: any number of rows from least_rows on; what lies after those is */
     size_t least_rows; /* padding of the vocabulary, or positions that the model does not reach  */
     bool transposed;   /* outputs are its rows: [out, in] */
-    bool twin;         /* may be there beside another tensor, must then have the same values; never
+    bool twin;         /* may be there next to another tensor, must then have the same values; never
                           written */
     int n_parts;
     ls_foreign_part parts[LS_FOREIGN_PARTS];

@@ -1,6 +1,6 @@
 /* images.h - batches of labelled images.
  *
- * A batch is a function of (seed, step) alone, so that the data position of a checkpoint is its
+ * A batch is a function of (seed, step) only, so that the data position of a checkpoint is its
  * step. Images come from files (lockstep/io/image_folder.h) or are drawn here. */
 #ifndef LS_MODEL_IMAGES_H
 #define LS_MODEL_IMAGES_H
@@ -41,7 +41,7 @@ enum { LS_DRAWN_CLASSES = 16 };
 /* Draws `count` images of the digits 0 to 9 and of six shapes (disk, ring, square, diamond,
  * triangle, cross), of those the first `classes`: number i is of class i mod classes. Place, size,
  * slant, width of the pen and colours vary, edges are smooth, and there is noise. An image is a
- * function of (seed, i) and the sizes alone, the same on every machine: all numbers come from
+ * function of (seed, i) and the sizes only, the same on every machine: all numbers come from
  * stream DATA, layer 1 (what is drawn) and layer 2 (noise), step i, and go through +, -, x, / and
  * square roots only. Errors: LS_ERR_INPUT: classes not from 1 to LS_DRAWN_CLASSES, channels not 1
  * or 3, an image below 8 x 8, no image (label: the option or the file that asked for it);

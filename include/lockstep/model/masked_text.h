@@ -44,7 +44,7 @@ typedef struct ls_masked_arrays {
  *
  * Hiding: w0 .. w2 are the first words of element b S + s of the stream MASKING (layer 0). The byte
  * at place s is hidden if w0 < floor(0.15 2^32); if none is, the one with the smallest w0 (the
- * first of equals). Instead of a hidden byte stands [MASK] if w1 < floor(0.8 2^32), else a random
+ * first of equals). Instead of a hidden byte there is [MASK] if w1 < floor(0.8 2^32), else a random
  * byte floor(w2 / 2^24) if w1 < floor(0.9 2^32), else the byte itself. So each sequence has at
  * least one target, and sequences have unequal numbers of them. */
 LS_API void ls_masked_text_batch(const ls_text *text, uint64_t seed, uint32_t step, size_t first,

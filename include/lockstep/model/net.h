@@ -2,7 +2,7 @@
  *
  * A layer reads the output of one earlier layer or the image; LS_NET_ADD reads two. Every output is
  * read by some later layer, but the last one's: those are the logits, 1 x 1 pixels of `classes`
- * channels, and behind them stands softmax cross-entropy. So the list is the network and the order
+ * channels, and after them is softmax cross-entropy. So the list is the network and the order
  * in which it is computed, with shortcuts and, through groups, AlexNet's two columns.
  *
  * An array of images is [image][channel][row][column], contiguous. */

@@ -37,7 +37,7 @@ typedef enum ls_role {
     LS_FINAL_NORM_SCALE,
     LS_FINAL_NORM_SHIFT,
     LS_HEAD_WEIGHT, /* V x D, cut by rows; absent when tied      */
-    /* What BERT has beside these; all whole but the vocabulary's bias. */
+    /* What BERT has besides these; all whole but the vocabulary's bias. */
     LS_TYPE_EMBEDDING,       /* token types x D            */
     LS_EMBEDDING_NORM_SCALE, /* D                          */
     LS_EMBEDDING_NORM_SHIFT,
@@ -70,7 +70,7 @@ typedef enum ls_granule_kind {
     LS_GRANULE_KV_HEADS, /* owned by every rank whose query heads use them */
     LS_GRANULE_FF,
     LS_GRANULE_VOCAB,
-    LS_GRANULE_MODEL,    /* D by heads: the row-first MLP alone */
+    LS_GRANULE_MODEL,    /* D by heads: the row-first MLP only */
     LS_GRANULE_CHANNELS, /* channels of a convolutional network: each parameter its own axis */
     LS_GRANULE_KINDS
 } ls_granule_kind;
@@ -116,7 +116,7 @@ typedef struct ls_param_table {
 
 /* The table of a configuration. In the order of a forward pass: token embedding, position
  * embedding, token-type embedding, embedding norm; of each layer norm1, query, key, value,
- * attention output, norm2, gate, up, down, or norm1 and norm2 behind attention and MLP; then the
+ * attention output, norm2, gate, up, down, or norm1 and norm2 after attention and MLP; then the
  * final norm, the masked-token head (dense, norm), the head, its bias, pooler, order head; a weight
  * before its bias. A weight of a linear is stored [in, out]: y = x W. Of a network: of each layer
  * in its order weight and bias, or scale, shift, running mean and running variance; weights begin

@@ -23,31 +23,31 @@ typedef enum ls_point {
     LS_POINT_EMBEDDING_SUM, /* token, position and type rows added; none unless a norm follows */
     LS_POINT_EMBEDDING,     /* the sum, norm (if any) applied */
     LS_POINT_EMBEDDED,      /* after dropout: input of the first layer                        */
-    LS_POINT_NORM1,         /* what the attention block reads; norms behind: what the MLP reads */
+    LS_POINT_NORM1,         /* what the attention block reads; norms after: what the MLP reads */
     LS_POINT_QUERY,         /* as the attention core reads them: bias added, turned by position */
     LS_POINT_KEY,
     LS_POINT_VALUE,
     LS_POINT_PROBABILITIES,   /* softmax, before dropout; its gradient 0 where nothing is seen  */
     LS_POINT_HEADS,           /* outputs of the heads, side by side                             */
     LS_POINT_ATTENTION,       /* reduced, bias added                                            */
-    LS_POINT_AFTER_ATTENTION, /* after dropout, + residual (norms behind: before the norm)      */
-    LS_POINT_NORM2,           /* what the MLP reads; norms behind: none, it is LAYER            */
-    LS_POINT_GATE,            /* SwiGLU alone */
+    LS_POINT_AFTER_ATTENTION, /* after dropout, + residual (norms after: before the norm)      */
+    LS_POINT_NORM2,           /* what the MLP reads; norms after: none, it is LAYER            */
+    LS_POINT_GATE,            /* SwiGLU only */
     LS_POINT_UP,
     LS_POINT_ACTIVATION,
     LS_POINT_MLP,          /* reduced, bias added                                            */
-    LS_POINT_AFTER_MLP,    /* norms behind: what norm 2 reads; else none, it is LAYER        */
+    LS_POINT_AFTER_MLP,    /* norms after: what norm 2 reads; else none, it is LAYER        */
     LS_POINT_LAYER,        /* the layer's output; what goes to the next stage                */
     LS_POINT_FINAL_NORM,   /* none where norms stand behind */
     LS_POINT_MASKED_DENSE, /* masked-token head: t, u and what meets the vocabulary          */
     LS_POINT_MASKED_ACTIVATION,
     LS_POINT_FEATURES,
     LS_POINT_LOGITS,
-    LS_POINT_TOKEN_LOSS, /* per token; the losses forward alone                            */
+    LS_POINT_TOKEN_LOSS, /* per token; the losses forward only                            */
     LS_POINT_POOLED,     /* sentence-order head, per sequence                              */
     LS_POINT_ORDER_LOGITS,
     LS_POINT_ORDER_LOSS,
-    /* Seen where they cross ranks alone: */
+    /* Seen where they cross ranks only: */
     LS_POINT_LARGEST_LOGIT, /* per token: largest logit,                                      */
     LS_POINT_SUM_EXP,       /* sum of exp(logit - largest),                                   */
     LS_POINT_TARGET_LOGIT,  /* logit of the target; -0 where the word is another rank's       */
@@ -58,10 +58,10 @@ typedef enum ls_point {
     LS_POINT_BATCH_MEAN, /* of batch norm, per channel                                     */
     LS_POINT_BATCH_RSTD, /* 1 / sqrt(variance + eps)                                       */
     LS_POINT_IMAGE_LOSS, /* per image                                                      */
-    /* Of it, seen where they cross ranks alone: */
-    LS_POINT_PLACES,    /* of max pooling: where in the image each output's maximum stands; I32 */
-    LS_POINT_NORM_SUM,  /* of response norm: d of response_norm.h                            */
-    LS_POINT_BATCH_SUM, /* of batch norm, per channel: sum of what it read,                  */
+    /* Of it, seen where they cross ranks only: */
+    LS_POINT_PLACES,        /* of max pooling: where in the image each output's maximum is; I32 */
+    LS_POINT_NORM_SUM,      /* of response norm: d of response_norm.h                            */
+    LS_POINT_BATCH_SUM,     /* of batch norm, per channel: sum of what it read,                  */
     LS_POINT_BATCH_SQUARES, /* of (that - mean)^2                                                */
     LS_POINT_PIXEL_SUM,     /* of global pooling, per image and channel                          */
     LS_POINTS
@@ -80,7 +80,7 @@ typedef enum ls_view_kind {
     LS_VIEW_PARAM,          /* after the optimizer's step */
     LS_VIEW_LOSS,           /* of the step, as this rank knows it; no dimensions */
     LS_VIEW_NORM,           /* of the gradient, the same; binary64 */
-    /* Seen where they cross ranks alone: */
+    /* Seen where they cross ranks only: */
     LS_VIEW_SEQUENCE_GRADIENT, /* of a norm's parameter, from each sequence by itself: sequences,
                                   model width. Sequence parallelism cuts the tokens that it is a
                                   sum over */
@@ -94,9 +94,9 @@ typedef enum ls_view_kind {
  * of its last one (`skipped`: the next or last but so many).
  *
  * With the points: PARTIAL and TOTAL of ATTENTION and MLP before the bias (row-first MLP: of UP
- * too), of EMBEDDING token rows alone, a leaf per rank; of gradients of KEY and VALUE heads that
+ * too), of EMBEDDING token rows only, a leaf per rank; of gradients of KEY and VALUE heads that
  * several ranks hold, over the query heads of their group; of gradients of what the blocks read, as
- * NORM1 and NORM2 wherever the norms stand, before what comes beside the block is added; of
+ * NORM1 and NORM2 wherever the norms stand, before what comes next to the block is added; of
  * gradients of what meets the vocabulary (FINAL_NORM, FEATURES). SHARE and GATHERED, with sequence
  * parallelism: NORM1, NORM2 and FINAL_NORM, again what blocks and heads read wherever the norms
  * stand, forward and once more backward; gradients of what they made. SENT and RECEIVED: LAYER,

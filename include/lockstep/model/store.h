@@ -44,7 +44,7 @@ typedef struct ls_holding {
 
 /* Allocates everything that `holdings` (table->count entries; NULL: all, whole) names, charged to
  * `memory` (may be NULL): values, a gradient per use held, two arrays of optimizer state, each of
- * rows * cols elements and nothing else (of a state the value alone). Values and gradients
+ * rows * cols elements and nothing else (of a state the value only). Values and gradients
  * unspecified; optimizer state zero. `table` must outlive the store. Errors: LS_ERR_INPUT (granules
  * or a use that the parameter does not have, a part of one that is never cut), LS_ERR_MEMORY. */
 #define ls_store_create LS_TYPED(ls_store_create)

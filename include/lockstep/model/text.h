@@ -1,6 +1,6 @@
 /* text.h - batches of bytes from a text.
  *
- * A batch is a function of (seed, step) alone, so that the data position of a checkpoint is its
+ * A batch is a function of (seed, step) only, so that the data position of a checkpoint is its
  * step. */
 #ifndef LS_MODEL_TEXT_H
 #define LS_MODEL_TEXT_H

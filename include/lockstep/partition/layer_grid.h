@@ -21,7 +21,7 @@ typedef struct ls_layer_grid {
     int samples, down, across, channels; /* each at least 1 */
 } ls_layer_grid;
 
-/* Where a rank stands in it. */
+/* Where a rank is in it. */
 typedef struct ls_grid_place {
     int sample, row, column, channel;
 } ls_grid_place;

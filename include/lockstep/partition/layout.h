@@ -1,4 +1,4 @@
-/* layout.h - how a run is split over ranks, and where each rank stands in the grid. Pure
+/* layout.h - how a run is split over ranks, and where each rank is in the grid. Pure
  * arithmetic. */
 #ifndef LS_PARTITION_LAYOUT_H
 #define LS_PARTITION_LAYOUT_H
@@ -51,7 +51,7 @@ typedef struct ls_layout {
     int dp;             /* data parallel                            */
     int pp;             /* pipeline stages                          */
     bool sp;            /* sequence parallelism inside each tp group */
-    int virtual_stages; /* V: runs of layers per pipeline rank; above 1 with LS_INTERLEAVED alone */
+    int virtual_stages; /* V: runs of layers per pipeline rank; above 1 with LS_INTERLEAVED only */
     int micro_batches;  /* M: parts that each data-parallel rank cuts its sequences into */
     ls_schedule_kind schedule;
     ls_recompute recompute;

@@ -20,7 +20,7 @@ typedef struct ls_pixel_map {
     size_t height, width;
     const ls_rectangle *owned; /* [members], what each owns: no two have a pixel in common */
     size_t members;
-    const ls_rectangle *read; /* what `reader` reads; NULL: a map of owners alone */
+    const ls_rectangle *read; /* what `reader` reads; NULL: a map of owners only */
     size_t reader;
 } ls_pixel_map;
 
@@ -28,7 +28,7 @@ typedef struct ls_pixel_map {
 LS_API void ls_pixel_maps_text(FILE *file, const ls_pixel_map *maps, size_t count, size_t columns);
 
 /* The same as one <svg> element that stands alone as a file and inside a page, `in_row` maps in a
- * row: a colour per owner, whose number stands in the middle of what it owns; in the map of a
+ * row: a colour per owner, whose number is in the middle of what it owns; in the map of a
  * reader pale where it does not read, with a line around its own pixels and a dashed one around all
  * that it reads. */
 LS_API void ls_svg_pixel_maps(FILE *file, const ls_pixel_map *maps, size_t count, size_t in_row);

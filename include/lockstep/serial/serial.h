@@ -47,7 +47,7 @@ LS_API void ls_serial_stop_when(ls_serial *serial, const volatile int *stop);
  * batch->dropout on it is a training pass: batch norm takes the statistics of the batch, and once
  * everything has gone well its running statistics, which the store holds, take these in. Off is
  * evaluation: nothing is dropped, batch norm takes the running statistics as constants and leaves
- * them alone, here and in the backward pass. Errors as above (images of another size, one value per
+ * them only, here and in the backward pass. Errors as above (images of another size, one value per
  * channel where a variance is needed). */
 #define ls_serial_forward LS_TYPED(ls_serial_forward)
 LS_API ls_status ls_serial_forward(ls_serial *serial, const ls_batch *batch,

@@ -2,7 +2,7 @@
  *
  * Every rank normalises by the statistics of the global batch. Of each sum a rank has a few nodes
  * of the tree over granule rectangles and images; one all-reduce among the ranks with the same
- * channels finishes it. So the number of values behind a mean is that of the global batch, however
+ * channels finishes it. So the number of values in a mean is that of the global batch, however
  * many this rank has - none, one, or more than others -, and no mean of means is ever taken.
  *
  *     forward    sum x -> mean, sum (x - mean)^2 -> rstd: two all-reduces of C values
@@ -64,7 +64,7 @@ static void gradient_leaf(ls_real *value, const void *context, const ls_net_leaf
     ls_pixel_sum(value + t->channels, dy, t->dy_layout, leaf->pixels, t->channels);
 }
 
-/* Values behind a mean. */
+/* The number of values in a mean. */
 static size_t values_of(const ls_net_layer_state *l)
 {
     const norm *n = l->lasting;

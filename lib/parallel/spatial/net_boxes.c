@@ -57,7 +57,7 @@ exit:
     return status;
 }
 
-/* `wanted`, or all of `has` when that is in it: then it is read where it stands. Only for windows:
+/* `wanted`, or all of `has` when that is in it: then it is read where it is. Only for windows:
  * other kinds take a block that lies like their own. */
 static void widen(const ls_net_layer_state *l, ls_image_box *wanted, const ls_image_box *has)
 {

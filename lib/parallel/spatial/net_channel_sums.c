@@ -1,6 +1,6 @@
 #include "parallel/spatial/net_channel_sums.h"
 
-/* What place `channel` beside the own one takes of the input. */
+/* What place `channel` next to the own one takes of the input. */
 static ls_image_box takes_at(const ls_sharded_net *net, const ls_net_layer_state *l, size_t channel)
 {
     ls_grid_place at = l->at;

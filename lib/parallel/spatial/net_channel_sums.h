@@ -5,7 +5,7 @@
  * tree over the granules of output channels. A reduce-scatter finishes the tree and gives each the
  * channels that it has of the input.
  *
- *     output granules   0 1 | 2 3       rank 0 hands in node 0-2, rank 1 node 2-4
+ *     output granules   0 1 | 2 3       rank 0 sends node 0-2, rank 1 node 2-4
  *     input channels    rank 0 gets the first half of the sum, rank 1 the second */
 #ifndef LS_PARALLEL_SPATIAL_NET_CHANNEL_SUMS_H
 #define LS_PARALLEL_SPATIAL_NET_CHANNEL_SUMS_H

@@ -1,4 +1,4 @@
-/* net_layer_state.h - what stands behind ls_sharded_net: the state of a layer on a rank, and what a
+/* net_layer_state.h - what is inside ls_sharded_net: the state of a layer on a rank, and what a
  * kind of layer has to do.
  *
  * The engine (net_passes.c) knows boxes and exchanges, and no arithmetic; a kind (net_conv.c, ...)
@@ -25,7 +25,7 @@
 #include "parallel/spatial/net_sums.h"
 
 /* The boxes that this rank sends and receives, computed once. needed: it sends something, or wants
- * another block than it has; without, the block stands where it is and the rank takes no part. */
+ * another block than it has; without, the block is where it is and the rank takes no part. */
 typedef struct ls_net_route {
     int of;        /* the layer whose output passes, */
     bool gradient; /* or the gradient of that        */
@@ -58,7 +58,7 @@ typedef struct ls_net_layer_state {
     const ls_net_layer *layer;
     size_t number;
     ls_layer_grid grid;
-    ls_grid_place at;          /* where this rank stands in it */
+    ls_grid_place at;          /* where this rank is in it */
     const ls_net_shape *shape; /* of the output */
     ls_image_box own;          /* the block of the output; all zero when empty      */
     ls_share granules;         /* of the output's channel axis, also with an empty block */
@@ -156,7 +156,7 @@ ls_status ls_net_dy_halo(ls_sharded_net *net, ls_net_layer_state *l,
                          const ls_real **ret_dy) LS_MUST_USE;
 
 /* The same of anything else that lies as l->dy, of whatever dtype: max pooling sends its places.
- * point: what it is to whoever looks on. */
+ * point: what it is to an observer. */
 #define ls_net_halo_of LS_TYPED(ls_net_halo_of)
 ls_status ls_net_halo_of(ls_sharded_net *net, ls_net_layer_state *l, ls_point point,
                          const void *values, ls_dtype dtype, const void **ret_values) LS_MUST_USE;

@@ -1,4 +1,4 @@
-/* net_loss.c - the loss of a convolutional network, whose last layer is cut by samples alone: a
+/* net_loss.c - the loss of a convolutional network, whose last layer is cut by samples only: a
  * rank has whole rows of logits. */
 #include "parallel/spatial/net_loss.h"
 

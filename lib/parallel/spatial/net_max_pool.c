@@ -2,7 +2,7 @@
  *
  * A place is a number of the whole image, so it means the same to every rank. The maximum of an
  * output may stand among the pixels of a neighbour: backward, dy and places of all outputs that
- * read one's own pixels are brought, and each rank makes dx of its pixels alone. */
+ * read one's own pixels are brought, and each rank makes dx of its pixels only. */
 #include "lockstep/kernels/pooling.h"
 #include "parallel/layout/net_geometry.h"
 #include "parallel/spatial/net_layer_state.h"

@@ -80,7 +80,7 @@ exit:
     return status;
 }
 
-/* In the order of the calls: ls_exchange_begin sends to the ranks behind the own one first. */
+/* In the order of the calls: ls_exchange_begin sends to the ranks after the own one first. */
 ls_status ls_net_show_sent(const ls_sharded_net *net, const ls_net_route *route, ls_point point,
                            const ls_image_box *owned, const void *values, ls_dtype dtype)
 {

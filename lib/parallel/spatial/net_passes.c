@@ -1,4 +1,4 @@
-/* net_passes.c - a convolutional network forward and backward on a rank: what stands where, what
+/* net_passes.c - a convolutional network forward and backward on a rank: what is where, what
  * is exchanged, and when. The arithmetic is that of the kinds (net_conv.c, ...). */
 #include <stdint.h>
 
@@ -9,7 +9,7 @@
 #include "parallel/layout/net_geometry.h"
 #include "parallel/spatial/net_loss.h"
 
-/* Messages of a network; their order alone tells them apart. */
+/* Messages of a network; only their order tells them apart. */
 
 /* ---- labels of a trace ---- */
 

@@ -19,7 +19,7 @@ typedef struct ls_net_sums {
     ls_sum_plan *plan;   /* over `members`: T over images, P in each */
     ls_node *nodes;      /* this member's */
     size_t n_nodes;
-    /* The same for a sum inside each image, as global pooling has it: P alone, over the members
+    /* The same for a sum inside each image, as global pooling has it: P only, over the members
      * that have the same images and channels. */
     ls_pixel_tree image_pixels; /* 1 image */
     ls_group *image_members;
