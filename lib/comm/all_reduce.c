@@ -7,7 +7,8 @@
  *     member 2   a2 b2 c2                          C                   A B C
  *
  * In place: member m writes only slice m before the middle barrier, and only member m reads slice m
- * of anybody's input then; after it, it writes the other slices, which nobody reads any more.
+ * of any member's input then; after it, it writes the other slices, which no operation reads any
+ * more.
  *
  * Where there is less to add than a barrier costs, every member finishes all elements itself: the
  * same additions in the same order, so the same bits. */

@@ -9,7 +9,7 @@
 typedef enum ls_im2col_run {
     LS_MEETING_ENTRY,  /* everybody's input is ready; the calls are compared                */
     LS_MEETING_MIDDLE, /* everybody's first half is ready                                   */
-    LS_MEETING_EXIT    /* nobody reads the others' buffers any more                         */
+    LS_MEETING_EXIT    /* no operation reads the others' buffers any more                         */
 } ls_im2col_run;
 
 /* Returns when every member of the group has arrived as often as the caller. What a member wrote

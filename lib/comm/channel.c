@@ -27,8 +27,8 @@ static ls_status leave_behind(ls_group *group, int to, ls_message *send)
 {
     ls_status status = LS_OK;
     ls_message *copy = NULL;
-    /* What was taken while this one waited goes first, so that beside `capacity` copies at most one
-     * is there, which the receiver is just taking. */
+    /* What was taken while this one waited goes first, so that next to `capacity` copies at most
+     * one is there, which the receiver is just taking. */
     ls_unreceived_free_taken(group->rank);
     LS_TRY(ls_unreceived_create(&copy, group, send));
     bool left = ls_mailbox_replace(group->team, to, send, copy);

@@ -9,7 +9,7 @@
  *     return ls_collective_end(group, status);
  *
  * The entry barrier says that everybody's input is ready and that all make the same call; the exit
- * barrier that nobody reads a peer's buffers any more. */
+ * barrier that no operation reads a peer's buffers any more. */
 #ifndef LS_COMM_COLLECTIVE_H
 #define LS_COMM_COLLECTIVE_H
 

@@ -48,7 +48,7 @@ static void give_record_back(ls_isend *sending)
     rank->spare_sendings = sending;
 }
 
-/* Afterwards nobody reads its buffer. */
+/* Afterwards no operation reads its buffer. */
 static void take_back(ls_isend *sending)
 {
     if (ls_message_is_over(&sending->message)) return;

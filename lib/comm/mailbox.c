@@ -52,7 +52,7 @@ static int left_behind_by(const ls_mailbox *box, int sender)
     return n;
 }
 
-/* One place has become free for `sender`: if it stands waiting with a message, it may leave it. */
+/* One place has become free for `sender`: if it is waiting with a message, it may leave it. */
 static void offer_room(ls_mailbox *box, int sender)
 {
     for (ls_message *m = box->first; m != NULL; m = m->next) {

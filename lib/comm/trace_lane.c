@@ -135,7 +135,7 @@ size_t ls_trace_length(const ls_rank *rank)
     return rank->lane != NULL ? rank->lane->n : 0;
 }
 
-/* What has been done so far stands under the label that it had. */
+/* What has been done so far keeps the label that it had. */
 static void begin_label(ls_trace_lane *lane)
 {
     if (ls_clock_ns() - lane->zero_ns - lane->wall_ns > AT_ONCE_NS) end_current(lane);

@@ -1,4 +1,4 @@
-/* world_state.h - what stands behind ls_world, ls_rank and ls_group.
+/* world_state.h - what is inside ls_world, ls_rank and ls_group.
  *
  *     ls_world                    one per run
  *       |- ls_rank  [n_ranks]     one per thread: account, counters, what it waits for
@@ -25,7 +25,7 @@
 #include "lockstep/numerics/tree.h"
 
 /* Two lines: x86 fetches them in pairs, Apple's cores have lines of 128. What different threads
- * write stands this far apart. */
+ * write lies this far apart. */
 #define LS_CACHE_ALIGNED _Alignas(128)
 
 /* What a member does in a group. The first ones are calls that all members make together. */

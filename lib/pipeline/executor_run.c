@@ -122,7 +122,7 @@ exit:
     return status;
 }
 
-/* Shows the gradient of a use of a parameter to whoever looks on. */
+/* Shows the gradient of a use of a parameter to an observer. */
 static ls_status show_use(const ls_executor *e, size_t param, int use, ls_comm_kind comm)
 {
     const ls_slot *slot = &e->store->slots[param];

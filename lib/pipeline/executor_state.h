@@ -1,4 +1,4 @@
-/* executor_state.h - what stands behind ls_executor: the rank's stages, and the micro-batches on
+/* executor_state.h - what is inside ls_executor: the rank's stages, and the micro-batches on
  * their way through them. */
 #ifndef LS_PIPELINE_EXECUTOR_STATE_H
 #define LS_PIPELINE_EXECUTOR_STATE_H
@@ -59,15 +59,15 @@ ls_in_flight *ls_in_flight_of(const ls_executor *executor, const ls_chunk *chunk
 size_t ls_message_elements(const ls_executor *executor, const ls_batch *batch);
 
 /* Begins to send what a pass made, `count` values that live until ls_in_flight_sent, to the stage
- * next in the direction of the pass: with a forward pass the one behind `stage`, else the one
+ * next in the direction of the pass: with a forward pass the one after `stage`, else the one
  * before. */
 #define ls_send_output LS_TYPED(ls_send_output)
 ls_status ls_send_output(ls_executor *executor, ls_in_flight *flight, int stage, ls_pass pass,
                          const ls_real *values, size_t count) LS_MUST_USE;
 
 /* What a pass through `stage` begins with, in memory from `arena`: waits until it is there. Errors
- * beside those of ls_receive: LS_ERR_INPUT, the stage it comes from is this rank's and has not made
- * it. */
+ * besides those of ls_receive: LS_ERR_INPUT, the stage it comes from is this rank's and has not
+ * made it. */
 #define ls_recv_input LS_TYPED(ls_recv_input)
 ls_status ls_recv_input(ls_executor *executor, ls_arena *arena, int stage, int micro_batch,
                         ls_pass pass, size_t count, const ls_real **ret_values) LS_MUST_USE;

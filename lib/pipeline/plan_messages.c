@@ -1,6 +1,6 @@
 /* plan_messages.c - how much room a pipeline rank's messages may take.
  *
- * What a rank sends stands in its own memory until the receiver has taken it. Before every task the
+ * What a rank sends is in its own memory until the receiver has taken it. Before every task the
  * rank gives back what has been taken; when that is seen depends on time. What it must have seen
  * follows from the lists: a message from a neighbour was made by a task, and by then the neighbour
  * had taken everything that its tasks before that one take. */

@@ -55,7 +55,7 @@ static bool stands_there(const ls_image_box *wanted, const ls_image_box *has)
 }
 
 /* Fills p->passing from p->owned and p->wanted. in_place: what a rank has all of is read where it
- * stands. */
+ * is. */
 static void find_passing(planner *p, bool in_place)
 {
     const int ranks = p->plan->ranks;
@@ -71,7 +71,7 @@ static void find_passing(planner *p, bool in_place)
             passing *giver = &p->passing[from];
             if (count == 0) continue;
             if (from == to) {
-                /* A rank that reads where it stands and yet sends hands all it has to itself. */
+                /* A rank that reads where it is and yet sends hands all it has to itself. */
                 giver->packed += there ? count_of(has) : count;
                 continue;
             }
@@ -145,7 +145,7 @@ static void all_reduce(planner *p, int rank, size_t l, uint64_t elements)
     p->plan->net_layers[l].summed += elements * p->e;
 }
 
-/* Elements of dx's parts that a rank hands in where channels are cut; 0: it shares them with
+/* Elements of dx's parts that a rank sends where channels are cut; 0: it shares them with
  * nobody. */
 static uint64_t channel_parts(const planner *p, size_t l, int rank)
 {
@@ -165,8 +165,8 @@ static uint64_t channel_parts(const planner *p, size_t l, int rank)
     return ls_tree_forest(each, lo, lo + own.count, NULL) * count_of(&part);
 }
 
-/* What a rank keeps of layer l between forward and backward beside what it reads, and what goes
- * into sums. Returns the elements that it hands in at once, backward. */
+/* What a rank keeps of layer l between forward and backward besides what it reads, and what goes
+ * into sums. Returns the elements that it sends at once, backward. */
 static uint64_t plan_rank(planner *p, size_t l, int rank, uint64_t *saved)
 {
     const ls_net_layer *layer = &p->net->layers[l];

@@ -21,7 +21,7 @@ typedef struct ls_own_axes {
     uint64_t vocab;    /* own rows of the vocabulary */
     uint64_t vectors;  /* parameters of a norm */
     uint64_t kv_group; /* heads per key/value head */
-    /* Partials that the rank hands in to a sum over an axis (rule 8). */
+    /* Partials that the rank sends to a sum over an axis (rule 8). */
     uint64_t head_nodes, ff_nodes, model_nodes, vocab_nodes, token_nodes;
     /* Key/value heads that other ranks have too, and the partials of all of them. */
     uint64_t shared_kv, shared_kv_nodes;
@@ -59,7 +59,7 @@ typedef struct ls_step_traffic {
 } ls_step_traffic;
 
 /* All micro-batches through one stage of the rank, both passes, with what they send to the stages
- * before and behind it. stage_number: in the model. */
+ * before and after it. stage_number: in the model. */
 void ls_count_stage(const ls_step_traffic *step, const ls_stage_part *stage, int stage_number);
 
 /* Once a step: valid targets, gradients and loss over the replicas, the loss for every stage, the

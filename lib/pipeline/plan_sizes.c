@@ -72,7 +72,7 @@ static ls_layer_elements layer_elements(const ls_own_axes *own, ls_recompute rec
     if (recompute == LS_RECOMPUTE_STAGE) return layer;
     layer.input = between;
     if (recompute == LS_RECOMPUTE_LAYER) return layer;
-    /* Norms behind the residual sums: the second one's output is the layer's, and both sums are
+    /* Norms after the residual sums: the second one's output is the layer's, and both sums are
      * saved.
      */
     bool post = own->config->norm_place == LS_NORM_POST;
@@ -83,7 +83,7 @@ static ls_layer_elements layer_elements(const ls_own_axes *own, ls_recompute rec
     layer.context = own->S * own->heads;
     layer.residual = (post ? 2 : 1) * between;
     layer.mlp = own->S * own->ff * (own->config->activation == LS_SWIGLU ? 3 : 2);
-    /* Row-first: what stands before the activation is whole on every rank. */
+    /* Row-first: what is before the activation is whole on every rank. */
     if (own->config->mlp_cut == LS_MLP_ROW_FIRST) layer.mlp += own->S * (own->F - own->ff);
     return layer;
 }
@@ -103,13 +103,13 @@ uint64_t ls_layer_elements_sum(const ls_layer_elements *layer)
 
 /* ---- a stage ---- */
 
-/* What the embedding keeps beside its output: with a norm, the sum that the norm reads. */
+/* What the embedding keeps next to its output: with a norm, the sum that the norm reads. */
 static uint64_t embedding_elements(const ls_own_axes *own)
 {
     return own->config->embedding_norm ? own->tokens * own->D + statistics(own) : 0;
 }
 
-/* What the head keeps beside its input: the final norm, or none behind norms that end each layer;
+/* What the head keeps next to its input: the final norm, or none after norms that end each layer;
  * what a masked-token model makes of it before the vocabulary, t, u and a norm; logits of own words
  * and, of each token, loss, maximum and sum of exponentials. The sentence-order head keeps first
  * tokens, their pooled vectors, two logits and two numbers. */
@@ -123,9 +123,10 @@ static uint64_t head_elements(const ls_own_axes *own)
     return head;
 }
 
-/* What its backward pass surely needs beside what is saved, all at one time: gradients of the block
- * and of its norm, in the MLP those around the activation and the partials of dx, in the attention
- * those of its output, of q, k and v, and the latter two once more for each head of a group. */
+/* What its backward pass surely needs besides what is saved, all at one time: gradients of the
+ * block and of its norm, in the MLP those around the activation and the partials of dx, in the
+ * attention those of its output, of q, k and v, and the latter two once more for each head of a
+ * group. */
 static uint64_t working(const ls_own_axes *own)
 {
     uint64_t gathered = own->sp ? own->S * own->D : 0;

@@ -1,4 +1,4 @@
-/* schedule_places.h - where each task of a schedule stands, what it waits for, and an order of all
+/* schedule_places.h - where each task of a schedule is, what it waits for, and an order of all
  * ranks' tasks in which nothing waits. */
 #ifndef LS_PIPELINE_SCHEDULE_PLACES_H
 #define LS_PIPELINE_SCHEDULE_PLACES_H
@@ -30,10 +30,10 @@ static inline ls_task ls_task_at(const ls_schedule *schedule, ls_place place)
 /* The tasks, at most 2, whose results a task uses; returns how many. */
 int ls_places_needed(const ls_places *places, ls_place of, ls_place *ret_needed);
 
-/* Where a pass of one of the model's stages stands. */
+/* Where a pass of one of the model's stages is. */
 ls_place ls_places_stage(const ls_places *places, int stage, ls_pass pass, int micro_batch);
 
-/* Writes all stages * n_tasks places in an order in which each task stands behind those it needs
+/* Writes all stages * n_tasks places in an order in which each task is after those it needs
  * and behind its rank's earlier ones. Errors: LS_ERR_INPUT names tasks that wait for each other;
  * LS_ERR_MEMORY. */
 ls_status ls_places_in_order(const ls_places *places, ls_place *ret_order) LS_MUST_USE;

@@ -16,7 +16,7 @@ static bool is_here(const ls_executor *e, int stage)
     return rank_of(e, stage) == ls_group_rank(e->setup.pp);
 }
 
-/* Messages of one micro-batch over one cut, named by the stage behind it, in one direction have a
+/* Messages of one micro-batch over one cut, named by the stage after it, in one direction have a
  * tag of their own, so that what was sent and what is expected cannot be mixed up. */
 static int tag_of(const ls_executor *e, int cut, int micro_batch, ls_pass pass)
 {

@@ -69,7 +69,7 @@ static frame make_frame(const ls_drawing *drawing)
     return f;
 }
 
-/* One entry of the key; returns where the next one stands. paint: attributes of the rectangle. */
+/* One entry of the key; returns where the next one is. paint: attributes of the rectangle. */
 static double draw_entry(FILE *file, double x, double y, const char *paint, const char *name)
 {
     fprintf(file,
@@ -146,7 +146,7 @@ static void draw_axis(FILE *file, const ls_drawing *drawing, const frame *f)
     double step = ls_tick_distance(f->last - f->first, 8), room = WIDTH - 60.0;
     for (double i = ceil(f->first / step); i * step <= f->last; i++) {
         double x = x_of(f, i * step);
-        if (x > room) break; /* the unit stands there */
+        if (x > room) break; /* the unit is there */
         fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%g</text>\n", x,
                 f->bottom + 14.0, i * step);
     }

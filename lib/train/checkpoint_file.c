@@ -86,7 +86,7 @@ exit:
     return status;
 }
 
-/* A twin stands in for a tensor that is not there, and must agree with one that is. */
+/* An alias takes the place of a tensor that is not there, and must agree with one that is. */
 static ls_status join_twin(ls_checkpoint_file *file, size_t twin, const char *path)
 {
     ls_status status = LS_OK;

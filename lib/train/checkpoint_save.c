@@ -86,7 +86,7 @@ typedef struct saver {
     const ls_store *store;
     const ls_foreign_map *map;
     ls_arena *temporary;
-    ls_safetensors_writer *writer; /* of the root alone, as the rest: */
+    ls_safetensors_writer *writer; /* of the root only, as the rest: */
     ls_real *whole;                /* a parameter */
     ls_real *tensor;               /* a foreign tensor */
 } saver;

@@ -16,7 +16,7 @@ typedef struct gathering {
     ls_dtype dtype;
     size_t bytes; /* of an element */
     char *whole;
-    char *again; /* room for the largest shard: what stands in `whole` at its place */
+    char *again; /* room for the largest shard: what is in `whole` at its place */
     int *holder; /* by granule: the last rank that it came from, or NOBODY */
 } gathering;
 

@@ -39,7 +39,7 @@ typedef struct trainer {
         training[LS_OP_COUNT]; /* what training sent, without what looking on and saving sent */
 } trainer;
 
-/* Shows the gradients or the values of every parameter to whoever looks on at rank 0. */
+/* Shows the gradients or the values of every parameter to an observer at rank 0. */
 static ls_status show(trainer *t, uint64_t step, ls_phase phase)
 {
     ls_status status = LS_OK;
@@ -59,7 +59,7 @@ exit:
     return status;
 }
 
-/* Shows what this rank itself holds of every parameter to whoever looks on at all ranks. */
+/* Shows what this rank itself holds of every parameter to an observer at all ranks. */
 static ls_status show_held(const trainer *t, uint64_t step, ls_view_kind kind)
 {
     ls_status status = LS_OK;

@@ -50,7 +50,7 @@ exit:
     return status;
 }
 
-/* The last stage alone knows the loss. */
+/* Only the last stage knows the loss. */
 static ls_status broadcast_loss(const transformer *t, uint32_t step, ls_real *loss)
 {
     ls_status status = LS_OK;

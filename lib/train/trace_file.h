@@ -2,8 +2,8 @@
  *
  * The file is one JSON object in Chrome's trace format: "traceEvents" are complete events (ph "X")
  * with times in microseconds for the eye, a process per pipeline rank (of a network: per replica)
- * and a thread per rank, and arrows for messages. What is exact stands in each event's "args":
- * whole nanoseconds, CPU time, task, call, group, numbers, bytes. What the run was stands in
+ * and a thread per rank, and arrows for messages. What is exact is in each event's "args":
+ * whole nanoseconds, CPU time, task, call, group, numbers, bytes. What the run was is in
  * "otherData". */
 #ifndef LS_TRAIN_TRACE_FILE_H
 #define LS_TRAIN_TRACE_FILE_H

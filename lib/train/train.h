@@ -61,9 +61,8 @@ typedef struct ls_run {
     bool no_digest;     /* leave the result's digest empty: then nothing is gathered at the end, and
                            a run whose replicas differ gets there */
     bool gathered_loss; /* gather the logits instead of the fused vocabulary-parallel loss */
-    const ls_observer
-        *observer; /* who looks on at every operation of every rank (lockstep/parallel/observer.h);
-            NULL: nobody. The serial baseline shows nothing */
+    const ls_observer *observer; /* of every operation of every rank (lockstep/parallel/observer.h);
+                          NULL: nobody. The serial baseline shows nothing */
     ls_world_options world;
 } ls_run;
 
@@ -89,7 +88,7 @@ typedef struct ls_step {
     uint64_t ns;     /* wall time of the step */
 } ls_step;
 
-/* Somebody who looks on. Called by one thread at a time (rank 0's, or the serial one), in this
+/* Hooks of a training run. Called by one thread at a time (rank 0's, or the serial one), in this
  * order in every step: for each parameter in table order its gradient (after the uses of a tied
  * parameter were added, before clipping), then `step`, then each parameter's new value. Tensors are
  * whole and logical: dims of the table, no padding. Any member may be NULL. A status other than

@@ -32,8 +32,8 @@ ls_status ls_trace_save(const ls_run *run, const ls_param_table *table,
 typedef struct ls_step_batch {
     ls_batch batch;
     int32_t *tokens, *targets;
-    int32_t *segments, *lengths, *order; /* masked-token models alone */
-    float *images;                       /* networks alone, as the next */
+    int32_t *segments, *lengths, *order; /* masked-token models only */
+    float *images;                       /* networks only, as the next */
     int32_t *labels;
 } ls_step_batch;
 

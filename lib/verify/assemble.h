@@ -36,7 +36,7 @@ void ls_assembly_destroy(ls_assembly **assembly);
 /* What to hand to a run; lives as long as the assembly. Its `look` takes one rank at a time. Errors
  * that end the run: LS_DIFFERENT, ranks that should agree do not, with tensor, index, ranks and
  * both values; LS_ERR_INTERNAL, a block outside its tensor, of another shape than the tensor had
- * before, or shown twice by one rank; LS_ERR_MEMORY. Memory: 4 bytes per element beside the
+ * before, or shown twice by one rank; LS_ERR_MEMORY. Memory: 4 bytes per element next to the
  * values. */
 const ls_observer *ls_assembly_observer(const ls_assembly *assembly);
 

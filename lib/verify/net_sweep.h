@@ -5,7 +5,7 @@
  *
  *     - no strategy, without overlap, and where pixels are cut with it;
  *     - with two ranks or more two strategies, taken in turn from the list of net_sweep.c, one
- *       without overlap and one with it: a layer in the middle that goes to samples alone, to rows,
+ *       without overlap and one with it: a layer in the middle that goes to samples only, to rows,
  *       to columns, to channels as far as they go; one that swaps rows and columns; one layer after
  *       another with a grid of its own; a dense layer by channels; one pixel cut into rows.
  *

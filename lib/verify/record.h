@@ -14,7 +14,7 @@ struct ls_record {
     ls_dtype dtype;
     uint64_t first_step, steps;
     ls_recorded_step *step;
-    const ls_train_hooks *beside; /* who looks on while it is made; may be NULL */
+    const ls_train_hooks *beside; /* further hooks while it is made; may be NULL */
 };
 
 /* Place in the record's table of a parameter of another table of the same model. */

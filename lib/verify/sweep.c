@@ -24,7 +24,7 @@ typedef struct cover {
 
 /* ---- the cover ---- */
 
-/* How a micro-batch count stands to the stages: what matters to a schedule. */
+/* How a micro-batch count is to the stages: what matters to a schedule. */
 static int kind_of_count(const ls_layout *layout)
 {
     int M = layout->micro_batches, K = layout->pp;

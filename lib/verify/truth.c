@@ -32,7 +32,7 @@ static double largest(const double *values, size_t count)
 }
 
 /* A tensor that is zero on paper (the gradient of a key's bias: softmax does not see it) holds
- * nothing but rounding noise, in the truth too, and no error is small beside that. So a tensor is
+ * nothing but rounding noise, in the truth too, and no error is small next to that. So a tensor is
  * measured by its own largest value, but by no less than a thousandth of the largest of all. */
 static void worst(double *ret_worst, char name[96], const ls_record *record, void *const *values,
                   void *const *truth)

@@ -1,4 +1,4 @@
-/* verify.c - a layout's run held against the record of the serial one. */
+/* verify.c - a layout's run compared with the record of the serial one. */
 #include "verify/verify.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@ typedef struct place {
 
 typedef struct verifier {
     const ls_record *record;
-    const ls_train_hooks *beside; /* somebody else who looks on */
+    const ls_train_hooks *beside; /* further hooks */
     ls_departure departure;
     place at; /* of the departure, when there is one */
     bool departed;

@@ -1,4 +1,4 @@
-/* verify.h - the same run twice, serial and in a layout, held against each other bit for bit. */
+/* verify.h - the same run twice, serial and in a layout, compared with each other bit for bit. */
 #ifndef LS_VERIFY_VERIFY_H
 #define LS_VERIFY_VERIFY_H
 

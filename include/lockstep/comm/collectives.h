@@ -12,7 +12,7 @@
  * longer than the time-out), LS_ERR_ABORTED, LS_ERR_INTERRUPTED, LS_ERR_INPUT. Any of them aborts
  * the world: the out buffers are then undefined and every later call is refused.
  *
- * Bytes (ls_comm_count): what this member hands in: the input of all_gather and all_to_all, all
+ * Bytes (ls_comm_count): what this member sends: the input of all_gather and all_to_all, all
  * partials of a reduction, the buffer of a broadcast's root (0 elsewhere). P members, count
  * elements of e bytes: see each. */
 #ifndef LS_COMM_COLLECTIVES_H
@@ -38,7 +38,7 @@ typedef enum ls_reduction {
 LS_API ls_status ls_all_reduce(ls_group *group, void *out, const void *in, size_t count,
                                ls_dtype dtype, ls_reduction reduction) LS_MUST_USE;
 
-/* Which leaves of a tree each member owns. A member that owns the run lo <= i < hi hands in one
+/* Which leaves of a tree each member owns. A member that owns the run lo <= i < hi sends one
  * partial for each node of ls_tree_forest(leaves, lo, hi), in that order, one after another:
  * partial j at in + j * count. All runs together, in group order, cover 0 .. leaves once. */
 typedef struct ls_forest {

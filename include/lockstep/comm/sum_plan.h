@@ -32,7 +32,7 @@ typedef struct ls_sum_plan {
     size_t members;
     size_t n_parts;
     ls_sum_part *parts;   /* in order of leaves */
-    size_t *member_parts; /* [members]: how many values each hands in */
+    size_t *member_parts; /* [members]: how many values each sends */
     size_t stack;         /* the most values ever on the stack */
 } ls_sum_plan;
 

@@ -50,7 +50,7 @@ enum { LS_MAX_RANKS = 4096 };
  * write a decimal point, whatever the caller's thread does (contract rule 1). Cost: one thread with
  * a stack of 8 MiB (address space) per rank. Errors: whatever the first failing rank returned, with
  * its text in the caller's record as "rank 3: ..."; LS_ERR_INTERRUPTED, as "interrupted";
- * LS_ERR_RANK, a message was left behind that nobody received; LS_ERR_INPUT, LS_ERR_MEMORY before
+ * LS_ERR_RANK, a message was left behind that no rank received; LS_ERR_INPUT, LS_ERR_MEMORY before
  * any rank ran. */
 LS_API ls_status ls_world_run(int n_ranks, const ls_world_options *options,
                               ls_rank_function function, void *argument) LS_MUST_USE;
@@ -79,7 +79,7 @@ typedef enum ls_operation {
 
 typedef struct ls_comm_count {
     uint64_t calls;
-    uint64_t bytes; /* handed in for others to use, as each operation's comment defines it */
+    uint64_t bytes; /* sent for others to use, as each operation's comment defines it */
 } ls_comm_count;
 
 LS_API const char *ls_operation_name(ls_operation operation); /* "all_reduce", ... */

@@ -29,7 +29,7 @@ typedef struct ls_executor_setup {
     bool gathered_loss;
     size_t batch;                /* sequences of the global batch                              */
     size_t first, sequences;     /* own run of them; cut into micro-batches by ls_share_of     */
-    const ls_observer *observer; /* who looks on; NULL: nobody. Outlives the executor          */
+    const ls_observer *observer; /* NULL: none. Outlives the executor          */
 } ls_executor_setup;
 
 #define ls_executor LS_TYPED(ls_executor)

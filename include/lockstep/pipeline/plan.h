@@ -3,7 +3,7 @@
  *
  * Held to the byte against the accounts of real runs: parameters, gradients, optimizer state,
  * activations, and calls and bytes of every operation. Not predicted: what one operation needs
- * while it works (LS_MEM_TEMPORARY), of which there is a lower bound alone. Buffers of messages
+ * while it works (LS_MEM_TEMPORARY), of which there is a lower bound only. Buffers of messages
  * between stages have an upper bound: when they are free again depends on when a neighbour has
  * taken them.
  *
@@ -34,7 +34,7 @@
  * bytes of probabilities, one of their mask and two of what dropout made of them, here drawn again
  * too: 1. It leaves the statistics of the norms out, 4 / D. Key/value heads shared by several heads
  * make k and v smaller, and where tp cuts a group of heads, each of its ranks has its own copy.
- * Norms behind the residual sums keep x + MLP in place of norm 2's output, which is the next
+ * Norms after the residual sums keep x + MLP in place of norm 2's output, which is the next
  * layer's x. */
 #ifndef LS_PIPELINE_PLAN_H
 #define LS_PIPELINE_PLAN_H
@@ -50,13 +50,13 @@ LS_BEGIN_DECLS
 
 /* What one layer keeps of one sequence, in elements. */
 typedef struct ls_layer_elements {
-    uint64_t input;         /* x: the output of what stands before the layer */
+    uint64_t input;         /* x: the output of what is before the layer */
     uint64_t norms;         /* their outputs; a norm that ends the layer has the layer's own */
     uint64_t statistics;    /* of both, a mean and a 1/deviation per token (RMSNorm: the latter) */
     uint64_t projections;   /* q, k, v */
     uint64_t probabilities; /* of the attention */
     uint64_t context;       /* what the attention's output matrix reads */
-    uint64_t residual;      /* x + attention; where a norm comes behind it, the sum with the MLP */
+    uint64_t residual;      /* x + attention; where a norm comes after it, the sum with the MLP */
     uint64_t mlp;           /* before and after the activation */
 } ls_layer_elements;
 
@@ -85,8 +85,8 @@ typedef struct ls_net_traffic {
     uint64_t bytes, most;
 } ls_net_traffic;
 
-/* What passes between ranks for one layer of a convolutional network in one step. Beside what is
- * counted from the blocks of all ranks stands the formula of the literature, O x edge x channels
+/* What passes between ranks for one layer of a convolutional network in one step. Next to what is
+ * counted from the blocks of all ranks there is the formula of the literature, O x edge x channels
  * with O = (K - 1) / 2: what a rank with neighbours on all sides that the grid has receives
  * forward. They agree for odd kernels with stride 1 and padding (K - 1) / 2 on images that the grid
  * cuts evenly, without redistribution and with channels uncut. */

@@ -17,7 +17,7 @@
  *         broadcast          n / B + ceil(log2 P) L
  *         barrier, split     ceil(log2 P) L
  *
- * n: the most bytes that a member hands in, N: those of all members together. These are the costs
+ * n: the most bytes that a member sends, N: those of all members together. These are the costs
  * of a ring; links do not share, and the additions of a reduction take no time. */
 #ifndef LS_PIPELINE_REPLAY_H
 #define LS_PIPELINE_REPLAY_H
@@ -62,7 +62,7 @@ typedef struct ls_replay {
     int64_t makespan_ns;   /* until the last rank has ended, from 0                           */
     bool steps_only;       /* the log has training steps: events of no step were left out      */
     ls_rank_share *shares; /* [ranks]                                                         */
-    ls_span **spans;       /* [ranks][n_events[r]], beside the log's events                    */
+    ls_span **spans;       /* [ranks][n_events[r]], next to the log's events                    */
 } ls_replay;
 
 /* Lays `log` out. name: what error texts call it. When any event is of a step, those of none

@@ -61,7 +61,7 @@ LS_API ls_ratio ls_bubble_formula(int stages, int micro_batches, int chunks);
 
 /* Live activations: micro-batches whose forward pass a rank has done and whose backward pass it has
  * not, the most at any time; in one chunk, or in all chunks together (chunk -1). It follows from
- * the order of the rank's list alone. */
+ * only the order of the rank's list. */
 LS_API int ls_schedule_live(const ls_schedule *schedule, int rank, int chunk);
 
 /* The same in bytes: the most that is kept at any time when the forward pass of micro-batch m

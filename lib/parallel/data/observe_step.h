@@ -1,4 +1,4 @@
-/* observe_step.h - the sums over ranks that are made once a step, seen by whoever looks on: each is
+/* observe_step.h - the sums over ranks that are made once a step, seen by an observer: each is
  * the public function of its name without `_seen`, with what goes into its reduction and what comes
  * out shown (observe_param.h). */
 #ifndef LS_PARALLEL_DATA_OBSERVE_STEP_H

@@ -1,5 +1,5 @@
-/* observe.h - how an operation shows what it made to whoever looks on (observer.h): one line each,
- * in the code that it stands in.
+/* observe.h - how an operation shows what it made to an observer (observer.h): one line each,
+ * in the code that it is in.
  *
  * Without an observer tp->observation is NULL and a call is one comparison. What a recomputed
  * forward pass makes has been seen before; of it only what crosses ranks is shown. */
@@ -43,7 +43,7 @@ static inline void ls_observe_next(const ls_tensor_parallel *tp, ls_point point,
     tp->observation->next_gradient = gradient;
 }
 
-/* The call behind those below. dims: n, behind the sequences of the micro-batch; stride: from row
+/* What the calls below end in. dims: n, after the sequences of the micro-batch; stride: from row
  * to row, 0: as long as the row. */
 ls_status ls_observe_show(const ls_tensor_parallel *tp, ls_view view, int n,
                           const ls_view_run *dims, const void *values, size_t stride) LS_MUST_USE;

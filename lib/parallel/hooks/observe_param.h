@@ -1,5 +1,5 @@
 /* observe_param.h - showing what a rank holds of a parameter, or a number of the whole step, to
- * whoever looks on (observer.h). The caller has an observer; nothing is gathered and nobody is
+ * an observer (observer.h). The caller has an observer; nothing is gathered and no rank is
  * asked. */
 #ifndef LS_PARALLEL_HOOKS_OBSERVE_PARAM_H
 #define LS_PARALLEL_HOOKS_OBSERVE_PARAM_H

@@ -1,8 +1,8 @@
 /* token_sums.h - sums over tokens that are cut over ranks: what the parameters of the norms get.
  *
- * With sequence parallelism a norm sees own tokens alone, and the gradients of its scale and shift
+ * With sequence parallelism a norm sees own tokens only, and the gradients of its scale and shift
  * are sums over all of them (contract rule 9: the tokens of a sequence first, one token a leaf;
- * then the sequences). A rank's share of a sequence is a run of leaves, so it hands in the nodes
+ * then the sequences). A rank's share of a sequence is a run of leaves, so it sends the nodes
  * that the run makes (rule 8), for each sequence by itself:
  *
  *     partials [nodes][B][vectors][D]  --all-reduce-->  [B][vectors][D]  --T over B--> [vectors][D]
@@ -25,7 +25,7 @@ typedef struct ls_token_sums {
     size_t D;
     size_t vectors, added; /* room for so many; so many are there */
     ls_real *targets[LS_TOKEN_SUMS_MAX];
-    const ls_param_table *table; /* for who looks on: whose gradients these are */
+    const ls_param_table *table; /* for the observer: whose gradients these are */
     size_t places[LS_TOKEN_SUMS_MAX];
     ls_node
         nodes[LS_FOREST_MAX]; /* of a sequence's tokens, in own share: 0 is the first own token */

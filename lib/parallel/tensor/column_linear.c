@@ -31,7 +31,7 @@ ls_status ls_column_linear_backward(const ls_tensor_parallel *tp, ls_real *dx, l
     ls_axis held = ls_cut_held(out, ls_group_rank(tp->group));
     size_t width = ls_axis_extent(held);
 
-    /* Sequence parallelism keeps own tokens of x and gathers it once more, for dw alone. */
+    /* Sequence parallelism keeps own tokens of x and gathers it once more, for dw only. */
     if (dw) LS_TRY(ls_gather_tokens(tp, x, tokens, in, &x));
     LS_TRY(ls_weight_gradient(tp, dw, dbias, x, ls_axis_whole(in), dy, held, tokens));
     /* y = x w + bias: dx = dy w^T, summed over every member's columns (f backward) */

@@ -4,7 +4,7 @@
 #include "lockstep/parallel/sequence/sequence_parallel.h"
 #include "parallel/hooks/observe.h"
 
-/* Own granules of `term` that stand before granule `s` of the sum: those i < s with (i + phase) %
+/* Own granules of `term` that are before granule `s` of the sum: those i < s with (i + phase) %
  * every == 0. */
 static size_t own_granules_before(const ls_gemm_term *term, size_t s)
 {

@@ -1,7 +1,7 @@
 /* replicated_linear.h - a linear whose matrix no rank cuts: the heads of a masked-token model.
  *
  * Every rank has the whole matrix and, without sequence parallelism, does the same work on the same
- * tokens. With it a rank wants own tokens alone; but the rows of a product are one sequence each (a
+ * tokens. With it a rank wants own tokens only; but the rows of a product are one sequence each (a
  * product on token shares gathers first), so each rank gathers x, multiplies all of it and keeps
  * own rows. The work is not shared; what is kept is. */
 #ifndef LS_PARALLEL_TENSOR_REPLICATED_LINEAR_H

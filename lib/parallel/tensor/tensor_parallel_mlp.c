@@ -44,7 +44,7 @@ ls_status ls_mlp_forward(const ls_tensor_parallel *tp, const ls_mlp *mlp, ls_rea
 
     if (mlp->cut == LS_MLP_ROW_FIRST) return ls_mlp_row_first_forward(tp, mlp, y, saved, x, tokens);
 
-    /* [u_1, u_2, ...] = [act(x W_1), act(x W_2), ...]: every rank's columns alone (equation 3). One
+    /* [u_1, u_2, ...] = [act(x W_1), act(x W_2), ...]: every rank's columns only (equation 3). One
      * x serves both matrices. */
     ls_observe_next(tp, LS_POINT_NORM2, false);
     LS_TRY(ls_gather_tokens(tp, x, tokens, mlp->D, &x));

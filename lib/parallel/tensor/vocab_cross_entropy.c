@@ -82,7 +82,7 @@ ls_status ls_vocab_cross_entropy_forward(const ls_tensor_parallel *tp, ls_real *
         size_t lo = nodes[j].lo - shard.first_granule;
         ls_tree_sum_rows(partial + SUM_EXP * n, sum_exp + lo * n, granules, n, n);
         if (sum_z) ls_tree_sum_rows(partial + SUM_Z * n, sum_z + lo * n, granules, n, n);
-        /* The target's logit is one term; wherever it stands, the others are -0. */
+        /* The target's logit is one term; wherever it is, the others are -0. */
         for (size_t t = 0; t < n; t++) partial[TARGET * n + t] = j == 0 ? target[t] : (ls_real)-0.0;
         LS_TRY(look_numbers(tp, comm(nodes[j].lo, nodes[j].hi, forest.leaves), kinds, n, partial));
     }

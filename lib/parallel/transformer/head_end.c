@@ -3,7 +3,7 @@
  *     xf = norm(x)       z = xf E^T                         GPT
  *     xf = norm(x)       z = features(xf) E^T + bias        a masked-token model
  *
- * Where the norms stand behind the residual sums xf is x itself. E is the table of tokens once
+ * Where the norms come after the residual sums xf is x itself. E is the table of tokens once
  * more, or one of its own; a rank has its rows, and of the bias the same words. A model with
  * sentence order asks a second thing of xf (order_head.h); its loss comes second, and so does its
  * gradient. */

@@ -3,7 +3,7 @@
  *     x1 = x  + dropout(attention(norm1(x)))        f | g inside the block
  *     y  = x1 + dropout(mlp(norm2(x1)))             f | g inside the block
  *
- * or with the norms behind the residual sums (layer_post.c).
+ * or with the norms after the residual sums (layer_post.c).
  *
  * Norms, dropout and residuals work on whole tokens and are the same on every rank of the tp group:
  * two all-reduces forward, two backward. With sequence parallelism they work on own tokens: two
@@ -37,7 +37,7 @@ typedef struct ls_layer_saved {
     ls_attention_saved attention;
     ls_real *x1; /* after the attention block           */
     ls_mlp_saved mlp;
-    ls_real *x2; /* norms behind the residual sums: after the MLP, what norm2 reads; its output is
+    ls_real *x2; /* norms after the residual sums: after the MLP, what norm2 reads; its output is
                     the layer's and is kept by nobody here */
 } ls_layer_saved;
 

@@ -1,10 +1,10 @@
-/* layer_post.c - a layer with its norms behind the residual sums, as BERT was published.
+/* layer_post.c - a layer with its norms after the residual sums, as BERT was published.
  *
  *     x1 = dropout(attention(x)) + x         n = norm1(x1)
  *     x2 = dropout(mlp(n)) + n               y = norm2(x2)
  *
- * A block reads what stands before it as it is, and the residual goes beside block and dropout
- * alone, not beside the norm. What crosses ranks is what it is with the norms before the blocks;
+ * A block reads what comes before it as it is, and the residual goes next to block and dropout
+ * only, not next to the norm. What crosses ranks is what it is with the norms before the blocks;
  * only the places where shares of tokens begin and end lie on the other side of the norms. */
 #include "lockstep/kernels/elementwise.h"
 #include "parallel/transformer/layer.h"
@@ -52,7 +52,7 @@ ls_status ls_layer_post_backward(const ls_tensor_parallel *tp, const ls_layer *l
     LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof(ls_real), (void *)&d_block));
     LS_TRY(ls_arena_alloc(tp->temporary, count, sizeof(ls_real), (void *)&d_through));
 
-    /* y = norm2(x2), x2 = dropout(mlp(n)) + n: what came through the block, + what came beside it
+    /* y = norm2(x2), x2 = dropout(mlp(n)) + n: what came through the block, + what came next to it
      */
     LS_TRY(ls_observe_own(tp, LS_POINT_LAYER, true, layer->D, dx));
     LS_TRY(

@@ -12,7 +12,7 @@
 #define ls_head_backward LS_TYPED(ls_head_backward)
 #define ls_head_keep LS_TYPED(ls_head_keep)
 
-/* Takes what the embedding keeps beside mb->x: nothing, or with a norm that norm's input. */
+/* Takes what the embedding keeps next to mb->x: nothing, or with a norm that norm's input. */
 ls_status ls_embed_keep(const ls_stage *stage, ls_micro_batch *mb) LS_MUST_USE;
 
 /* mb->x = dropout(norm((token row + position row) + type row)) of own tokens, what of it the model

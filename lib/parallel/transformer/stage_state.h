@@ -1,4 +1,4 @@
-/* stage_state.h - what stands behind ls_stage and ls_micro_batch. */
+/* stage_state.h - what is inside ls_stage and ls_micro_batch. */
 #ifndef LS_PARALLEL_TRANSFORMER_STAGE_STATE_H
 #define LS_PARALLEL_TRANSFORMER_STAGE_STATE_H
 

@@ -33,7 +33,7 @@ static inline ls_layer_grid ls_net_grid_at(const ls_net_grids *grids, int from)
     return from < 0 ? grids->image : grids->layer[from];
 }
 
-/* The grid of one output alone, of a layer or of LS_NET_IMAGE: as above. */
+/* The grid of one output only, of a layer or of LS_NET_IMAGE: as above. */
 LS_API ls_layer_grid ls_net_grid_of(const ls_layout *layout, const ls_net *net, int from);
 
 /* Why ranks exchange blocks of what a layer reads: "redistribution" where that has another grid;
@@ -50,8 +50,8 @@ LS_API size_t ls_legal_channels(const ls_net *net, int *ret_channels, size_t max
 /* LS_ERR_INPUT, one line with what is allowed, when a network cannot be run so: tp, pp, sp,
  * micro-batches, recomputation and the like are not for it; every layer's grid has as many ranks as
  * the run; no grid is larger than the image; a grid's number of channels divides the granules of
- * its layer's channels, and no rank has a part of one of a convolution's groups beside another's;
- * a dense layer is cut by samples and channels, the last layer by samples alone; a strategy names a
+ * its layer's channels, and no rank has a part of one of a convolution's groups next to another's;
+ * a dense layer is cut by samples and channels, the last layer by samples only; a strategy names a
  * layer that exists; dp is at most the batch. Called by ls_layout_check. */
 LS_API ls_status ls_net_layout_check(const ls_layout *layout, const ls_config *config) LS_MUST_USE;
 
@@ -64,15 +64,15 @@ LS_API ls_share ls_net_channel_granules(const ls_net_shape *shape, const ls_laye
 LS_API ls_image_box ls_net_block(const ls_net *net, const ls_net_shape *shape,
                                  const ls_layer_grid *grid, size_t batch, int rank);
 
-/* What a rank reads of layer l's input `from` (l's from or beside) to make its block of l's output:
- * the same images; the pixels of its windows (all pixels for GLOBAL_POOL: its own block of the
- * input, see net_sums.h; for DENSE all); channels: those of the convolution groups that its output
- * channels lie in, of its response norm's windows, all for DENSE, else its own. Empty when its
- * output block is. */
+/* What a rank reads of layer l's input `from` (l's `from` or `beside`) to make its block of l's
+ * output: the same images; the pixels of its windows (all pixels for GLOBAL_POOL: its own block of
+ * the input, see net_sums.h; for DENSE all); channels: those of the convolution groups that its
+ * output channels lie in, of its response norm's windows, all for DENSE, else its own. Empty when
+ * its output block is. */
 LS_API ls_image_box ls_net_reads(const ls_net *net, const ls_net_shapes *shapes, size_t l,
                                  const ls_layer_grid *grid, size_t batch, int rank);
 
-/* The block of layer l's input (its from or beside) of which a rank makes the gradient: its own
+/* The block of layer l's input (its `from` or `beside`) of which a rank makes the gradient: its own
  * block of the input in l's grid; of a CONV its share, in granules, of the channels of the
  * convolution groups that its output channels lie in. The blocks of all ranks are the whole. */
 LS_API ls_image_box ls_net_takes(const ls_net *net, const ls_net_shapes *shapes, size_t l,

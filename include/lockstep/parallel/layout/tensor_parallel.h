@@ -7,7 +7,7 @@
  *     g: all-reduce forward, identity backward      after the row-cut matrix
  *
  * Both all-reduces finish a sum over a cut axis: forward over the inputs of the second matrix,
- * backward over the outputs of the first. Each rank hands in the nodes of the sum's tree that its
+ * backward over the outputs of the first. Each rank sends the nodes of the sum's tree that its
  * granules make (contract rule 8), so the sum is the serial one. With sequence parallelism an
  * all-reduce becomes a reduce-scatter, and its identity an all-gather (sequence_parallel.h): then
  * "tokens, the same on every member" means own tokens of every member.
@@ -36,7 +36,7 @@ typedef struct ls_tensor_parallel {
     bool sequence_parallel;    /* outside the blocks each member has its share of the tokens
                                   (sequence_parallel.h) */
     const ls_batch_sums *sums; /* where sums over the batch go; NULL: into one */
-    struct ls_observation *observation; /* a stage's: who looks on at what is under way
+    struct ls_observation *observation; /* a stage's: the observer, and what is under way
                                    (observer.h); NULL: nobody */
 } ls_tensor_parallel;
 

@@ -1,7 +1,7 @@
 /* sequence_parallel.h - outside the blocks every rank has a share of each sequence's tokens
  * (arXiv 2205.05198, section 4.2.2).
  *
- * Norms, dropout and residuals look at one token at a time, so with tensor parallelism alone every
+ * Norms, dropout and residuals look at one token at a time, so with only tensor parallelism every
  * rank does the same work on all S tokens and keeps them all. Sequence parallelism cuts them: a
  * rank has S_r tokens of each sequence between the blocks. Inside a block the tokens are whole, as
  * before, and an all-reduce is a reduce-scatter and an all-gather, so what f and g move becomes:

@@ -31,7 +31,7 @@ typedef struct ls_sharded_net_setup {
     const ls_layout *layout;
     ls_engine engine;
     size_t batch;                /* images of the global batch */
-    const ls_observer *observer; /* who looks on; NULL: nobody. Outlives the network */
+    const ls_observer *observer; /* NULL: none. Outlives the network */
 } ls_sharded_net_setup;
 
 /* A network over the shards in `store` (ls_holdings_of), which it does not own. Every member of

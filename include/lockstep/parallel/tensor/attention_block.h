@@ -41,7 +41,7 @@ typedef struct ls_attention_block {
     const ls_kv_sharing *kv;
     bool causal;
     bool recompute_core; /* P is not kept but computed again in the backward pass (arXiv 2205.05198,
-                            section 5: cheap beside its memory)  */
+                            section 5: cheap next to its memory)  */
     const ls_real *cos, *sin; /* rotary tables (ls_rotary_table) or NULL: none */
     double dropout;           /* of the probabilities                          */
     uint32_t layer;           /* for the dropout stream                        */

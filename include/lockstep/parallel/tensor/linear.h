@@ -7,7 +7,7 @@
  * shard is contiguous. Weight gradients sum over the tokens (rule 9) and need no communication.
  *
  * With sequence parallelism "X whole" and "Y whole" are own tokens of every member: an all-reduce
- * is a reduce-scatter, and where there was no communication a gather of X or dY stands. */
+ * is a reduce-scatter, and where there was no communication there is a gather of X or dY. */
 #ifndef LS_PARALLEL_TENSOR_LINEAR_H
 #define LS_PARALLEL_TENSOR_LINEAR_H
 

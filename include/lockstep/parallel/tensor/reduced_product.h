@@ -15,7 +15,7 @@ LS_BEGIN_DECLS
  * its forest, then one all-reduce. This is g forward (X_r W_r, summed) and f backward (dY_r W_r^T,
  * summed). terms: 1 to 3, as in ls_gemm_fused over the granules held, op(A) = A; tb for all. c:
  * extent(m) x extent(n), contiguous; the same bits on every member. With sequence parallelism m are
- * tokens, and c has own tokens alone. Summation order: the tree of k, whatever the number of
+ * tokens, and c has own tokens only. Summation order: the tree of k, whatever the number of
  * members. Cost: the products, 1 all-reduce (reduce-scatter) of nodes * extent(m) * extent(n). */
 #define ls_reduced_product LS_TYPED(ls_reduced_product)
 LS_API ls_status ls_reduced_product(const ls_tensor_parallel *tp, ls_trans tb, ls_axis m, ls_axis n,

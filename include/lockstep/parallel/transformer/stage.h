@@ -29,13 +29,13 @@ typedef struct ls_stage_setup {
     size_t first_layer, layers; /* this stage's run */
     bool embedding, head;       /* whether it begins with the embedding / ends with head and loss */
     bool gathered_loss;         /* gather the logits instead of the fused loss                    */
-    bool sequence_parallel;     /* own tokens alone outside the blocks (sequence_parallel.h)      */
+    bool sequence_parallel;     /* own tokens only outside the blocks (sequence_parallel.h)      */
     ls_recompute recompute;     /* what the backward pass computes again                          */
     size_t batch; /* sequences of the global batch, of which micro-batches bring parts; 0: each
                      micro-batch is the whole of it */
     const ls_kv_sharing
         *kv; /* of the tp group, when several stages share it; NULL: makes its own */
-    const ls_observer *observer; /* who looks on; NULL: nobody. Outlives the stage */
+    const ls_observer *observer; /* NULL: none. Outlives the stage */
 } ls_stage_setup;
 
 /* A stage over the shards in `store` (ls_holdings_of), which it does not own. Charged to the rank's
