@@ -10,8 +10,8 @@
  *
  *     next[i] = now[i - 1] / 4 + now[i] / 2 + now[i + 1] / 4
  *
- * At its ends a rank reads cells of its neighbours. Nobody may begin step t + 1 before everybody
- * has finished step t: one barrier. It is enough because there are two arrays, so that nobody
+ * At its ends a rank reads cells of its neighbours. No rank may begin step t + 1 before every rank
+ * has finished step t: one barrier. It is enough because there are two arrays, so that no rank
  * overwrites what a neighbour still reads. Each cell is computed by one rank, by the same
  * expression as in the serial run, and so has the same bits.
  *

@@ -8,7 +8,7 @@
  * An all-reduce gives every rank the sum of all ranks' vectors (n numbers of e bytes). A sum of
  * rounded numbers depends on its order: (a + b) + c is not a + (b + c). Which order does each make?
  *
- *   direct      everybody sends everything to everybody, who adds in order of rank: one chain
+ *   direct      every rank sends everything to every other, which adds in order of rank: one chain
  *   ring        the vector in P chunks; each goes round once and collects: chunk c is a chain that
  *               begins at rank c. No all-reduce sends fewer bytes; but the chunks of one vector are
  *               added in P different orders, so bits change with P and with the place in the vector
@@ -75,7 +75,7 @@ static void run_serial(void)
     }
 }
 
-/* ---- the algorithms: sum is the rank's own vector before, everybody's sum after */
+/* ---- the algorithms: sum is the rank's own vector before, the sum of all after */
 
 static ls_status direct(ls_group *group, float *sum, float (*inbox)[COUNT])
 {

@@ -12,9 +12,9 @@
  *
  * The two all-reduces are sums over the cut axis F, and such a sum has one order, which the model
  * fixes and not the number of ranks: F is made of granules, and one tree is over the granules,
- * whoever owns which. A rank adds up what it can finish alone and sends one partial per node of
- * the tree (chapter 2 draws them). So z and dx have the bits of the serial run at every number of
- * ranks; and the gradients of the weights need no communication at all. */
+ * whichever rank owns which. A rank adds up what it can finish alone and sends one partial per node
+ * of the tree (chapter 2 draws them). So z and dx have the bits of the serial run at every number
+ * of ranks; and the gradients of the weights need no communication at all. */
 #include <lockstep/parts.h>
 
 #include <stdio.h>

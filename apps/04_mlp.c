@@ -8,9 +8,10 @@
  *     SwiGLU    u = silu(x W_gate) * (x W_up)       y = u W_down + b_down
  *
  * Columns first (equation 3): W_up by columns, so each rank has whole numbers of its own part of
- * x W_up, and gelu, which takes one number at a time, needs nobody. W_down by rows takes u as it is
- * cut. One all-reduce forward (g, of y), one backward (f, of dx); SwiGLU the same, because gate and
- * up are cut alike and their two parts of dx are added at each granule before the reduction.
+ * x W_up, and gelu, which takes one number at a time, needs no other rank. W_down by rows takes u
+ * as it is cut. One all-reduce forward (g, of y), one backward (f, of dx); SwiGLU the same, because
+ * gate and up are cut alike and their two parts of dx are added at each granule before the
+ * reduction.
  *
  * Rows first (equation 2): W_up by rows, x by columns. Each rank has one summand of every number,
  * and gelu(a + b) is not gelu(a) + gelu(b): an all-reduce of N F numbers must finish the sums

@@ -16,7 +16,8 @@
  * over them, finished before use). When they live on several ranks, those ranks finish dk_j and
  * dv_j together, in a small group of their own; then each computes the same dW_k, dW_v. And x has
  * fed three matrices: dx is one sum over the query heads, in which dk_j and dv_j stand with the
- * first query head of their group, so that they come in once, whoever else holds them (rule 11). */
+ * first query head of their group, so that they come in once, whichever ranks hold them too (rule
+ * 11). */
 #include <lockstep/parts.h>
 
 #include <math.h>

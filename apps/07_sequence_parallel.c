@@ -22,8 +22,8 @@
  * Two things are easily wrong. A rank must draw the dropout mask of its own tokens, the slice of
  * the whole mask (the stream is asked for the number of an element in the whole tensor). And the
  * norm's scale is on every rank, but each rank sees only its own tokens: its gradient is a sum over
- * all tokens, and somebody must finish it. The tree over the tokens of a sequence
- * is the same whoever has which (rule 9), so one more all-reduce gives the serial bits. */
+ * all tokens, and the ranks must finish it together. The tree over the tokens of a sequence
+ * is the same whichever rank has which (rule 9), so one more all-reduce gives the serial bits. */
 #include <lockstep/parts.h>
 
 #include <stdio.h>
@@ -197,7 +197,8 @@ static ls_status run_block(ls_rank *rank, bool sp, ls_arena *work, struct slot *
 #endif
     ls_add(y, y, x, rows * D);
     since(rank, seen, slot->counts[sp ? SP_FORWARD : FORWARD]);
-    if (sp) { /* nobody needs y whole: only to show that the gather completes an all-reduce */
+    if (sp) { /* no later operation needs y whole: only to show that the gather completes an
+                 all-reduce */
         LS_TRY(ls_gather_tokens(&tp, y, tokens, D, &whole_y));
         slot->different += ls_block_differ(LS_F32, whole_y, s.y, (ls_block){D, 0, S, 0, D});
         since(rank, seen, slot->counts[SP_WHOLE]);

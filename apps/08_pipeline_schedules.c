@@ -96,7 +96,7 @@ exit:
 typedef struct flight {
     ls_arena *saved, *outgoing;
     float *x, *h; /* of each layer of the chunk */
-    float *out;   /* what the last pass made, while nobody has taken it */
+    float *out;   /* what the last pass made, until the receiver has taken it */
     ls_isend *sending;
 } flight;
 

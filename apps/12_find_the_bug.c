@@ -1,6 +1,6 @@
 /* 12_find_the_bug.c - another backend is wrong: in which tensor, and why?
  *
- * Whoever writes a tensor-parallel block anew can hold it against the library without linking it:
+ * A tensor-parallel block that is written anew can be compared with the library without linking it:
  * `lockstep dump` writes a training step as files, weights and inputs among them; the backend reads
  * these, computes, and writes what each of its ranks has, in the same format; `lockstep check` says
  * which operation is wrong by itself, and as what.
@@ -86,7 +86,7 @@ static ls_status compute(ls_rank *rank, shard *s, int bug)
     product(s->part, s->u, golden.w_down + s->first * D, s->n, s->f, D, D);
     for (size_t i = 0; bug == BIAS && i < s->n * D; i++) s->part[i] += golden.b_down[i % D];
 
-    /* The all-reduce: everybody gets all parts and adds them rank by rank. */
+    /* The all-reduce: every rank receives all parts and adds them rank by rank. */
     for (size_t r = 0; r <= P; r++) starts[r] = r * s->n * D;
     LS_TRY(ls_all_gather(ls_rank_world_group(rank), s->all, s->part, starts, LS_F32));
     for (size_t i = 0; i < s->n * D; i++) {

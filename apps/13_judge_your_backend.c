@@ -31,9 +31,9 @@ typedef enum mistake {
     REDUCED_TWICE,      /* by the layer, and once more by who calls it                      */
     AVERAGED,           /* the all-reduce was written for gradients of data parallelism     */
     STEP_SHORT,         /* P - 2 steps                                                      */
-    EQUAL_SHARES,       /* n / P elements each: the last n mod P belong to nobody           */
+    EQUAL_SHARES,       /* n / P elements each: the last n mod P belong to no rank           */
     ADDS_INTO_INPUT,    /* the ring adds up in the caller's array                           */
-    ALL_SEND_FIRST,     /* and nobody receives: rendezvous never comes                      */
+    ALL_SEND_FIRST,     /* and none receives: the rendezvous never comes                      */
     MISTAKES
 } mistake;
 

@@ -209,7 +209,7 @@ static ls_window textbook(const ls_window *w)
                        1,       rows,    rows,         columns,         columns};
 }
 
-/* to = from inside a rectangle and 0 outside: what a rank has when nobody sends it more. */
+/* to = from inside a rectangle and 0 outside: what a rank has when no other sends it more. */
 static void keep_only(block *to, block from, ls_rectangle saved)
 {
     ls_rectangle all = from.box.area;

@@ -1,8 +1,8 @@
 /* error_record.h - a thread's failure record as the library itself sees it.
  *
  * Only what carries a failure from one thread to another needs this: a rank's record dies with its
- * thread, so whoever runs the ranks copies the first failure out and adopts it in the caller's
- * thread. */
+ * thread, so the code that runs the ranks copies the first failure out and adopts it in the
+ * caller's thread. */
 #ifndef LS_BASE_ERROR_RECORD_H
 #define LS_BASE_ERROR_RECORD_H
 

@@ -55,7 +55,7 @@ const ls_error *ls_error_current(void)
 }
 
 /* A text is one line whatever the names in it hold: a file name may well contain a line end, or
- * bytes that a terminal obeys. Bytes from 0x80 on stay, they are somebody's alphabet. */
+ * bytes that a terminal obeys. Bytes from 0x80 on stay, they are letters of some alphabet. */
 static void make_one_line(char *text)
 {
     for (; *text != '\0'; text++) {

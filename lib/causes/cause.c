@@ -96,7 +96,7 @@ static ls_status try_ranks(ls_search *search)
 exit:
     search->candidate = search->of->candidate;
     search->held = NULL;
-    search->whose[0] = 0; /* what is tried next is nobody's own */
+    search->whose[0] = 0; /* what is tried next is not about one rank */
     free(held);
     free(values);
     return status;

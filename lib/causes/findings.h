@@ -29,7 +29,7 @@ typedef struct ls_findings {
     const ls_judged *blame;
     ls_suspicion suspicion; /* of blame, or of list[0] */
     /* Tensors that are wrong by themselves for no known cause in steps after the first mistake:
-     * what nobody writes down, the optimizer's state for one, may be wrong by then. */
+     * what is not written down, the optimizer's state for one, may be wrong by then. */
     size_t later;
     size_t
         unexamined; /* wrong tensors beyond the LS_FINDINGS_EXAMINED whose cause was looked for */

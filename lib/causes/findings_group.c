@@ -10,7 +10,7 @@
  *     shifted targets: which token losses the mean counts
  *
  * or comes later: in a step after one that was wrong, whose optimizer state or padding, which
- * nobody writes down, is wrong too. What is left is one mistake per kind of tensor, and where
+ * is not written down, is wrong too. What is left is one mistake per kind of tensor, and where
  * inputs are missing, per region that what is missing may share. */
 #include <ctype.h>
 

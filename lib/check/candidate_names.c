@@ -46,7 +46,7 @@ static const char *bare_name_at(const void *context, size_t i)
     return bare(ls_tensor_name_parse(ls_safetensors_at(file, i)->name).rest, &prefix);
 }
 
-/* ---- names that nobody knows ---- */
+/* ---- unknown names ---- */
 
 /* The name that was meant, of a node or a parameter; NULL. */
 static ls_status nearest(const ls_golden *golden, const char *rest, const char **ret_name)

@@ -317,7 +317,7 @@ exit:
     return status;
 }
 
-/* A golden file that was damaged is nobody's mistake. */
+/* A damaged golden file is no mistake of the candidate. */
 static ls_status verify_golden(const ls_golden_tensor *golden)
 {
     ls_status status = LS_OK;

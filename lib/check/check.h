@@ -74,7 +74,7 @@ typedef struct ls_check_options {
      * none are kept. */
     struct ls_truth **truths;
     int threads;              /* 0: as many as there are cores */
-    const volatile int *stop; /* *stop != 0 ends it: LS_ERR_INTERRUPTED; NULL: nobody does */
+    const volatile int *stop; /* *stop != 0 ends it: LS_ERR_INTERRUPTED; NULL: never */
     void *context;
     /* Called by one thread at a time; may be NULL. */
     void (*advance)(void *context, uint64_t done, uint64_t of, const char *what);

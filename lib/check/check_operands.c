@@ -1,9 +1,10 @@
 /* check_operands.c - what an operation reads, from the candidate's own tensors, in binary64.
  *
- * Parameters of the first step are the golden directory's weights, which everybody was given; of a
- * later step what the candidate itself had after the step before. The optimizer's moments follow
- * from the candidate's own clipped gradients of all steps before. Where somebody computes in bf16
- * or f16 the weights are in that format too, but for the optimizer's: it updates what it keeps. */
+ * Parameters of the first step are the golden directory's weights, which every candidate was given;
+ * of a later step what the candidate itself had after the step before. The optimizer's moments
+ * follow from the candidate's own clipped gradients of all steps before. Where a candidate computes
+ * in bf16 or f16 the weights are in that format too, but for the optimizer's: it updates what it
+ * keeps. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,7 +77,7 @@ static ls_status load_node(ls_check_operands *loaded, const struct ls_check *che
         loaded->coarsest = ls_check_coarser(loaded->coarsest, place->passed);
         loaded->roundoff[node] = ls_precision_of(place->passed, 1).u;
     } else {
-        /* Who does not write down what everybody was given has it all the same. */
+        /* A candidate that omits a given input is assumed to have used it. */
         const bool given = place->golden && place->golden->given;
         if (!given) loaded->own = false;
         *ret_there = given || (fill && place->golden);
@@ -188,7 +189,9 @@ static void settle_precision(ls_check_operands *loaded, const struct ls_check *c
                              const ls_check_place *place)
 {
     const ls_graph_node *node = &check->graph->nodes[place->golden->node];
-    enum { PARTS = 8 }; /* ranks whose parts of a sum meet in a coarse format, if nobody says */
+    enum {
+        PARTS = 8
+    }; /* ranks whose parts of a sum meet in a coarse format, unless the layout says */
     size_t parts = PARTS;
     if (check->options.has_computed && ls_check_has_products(node->make))
         loaded->coarsest = ls_check_coarser(loaded->coarsest, check->options.computed);

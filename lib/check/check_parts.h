@@ -149,7 +149,7 @@ ls_status ls_check_work(struct ls_check *check, ls_check_task *task, size_t coun
 typedef struct ls_check_operands {
     ls_operands operands;
     ls_update update;
-    bool own; /* all are the candidate's own, or what the golden directory gives everybody */
+    bool own; /* all are the candidate's own, or what the golden directory gives every candidate */
     ls_dtype coarsest; /* format of these and of what they make */
     ls_precision precision;
     const double **values, **params, **moment1, **moment2;

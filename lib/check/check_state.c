@@ -232,7 +232,7 @@ double ls_check_bound(const struct ls_check *check, const ls_check_place *place,
     return of.most;
 }
 
-/* One run of several for each precision that somebody who is not equal computed in. */
+/* One run of several for each precision that an unequal tensor was computed in. */
 ls_status ls_check_find_truths(struct ls_check *check)
 {
     ls_status status = LS_OK;

@@ -11,8 +11,8 @@
  * it marks the counter broken in the same word that is counted in: an arrival that finds the mark
  * fails, so a barrier that was not complete at that moment never will be. For the second it waits
  * for the peers that are at work between two barriers of the same call: each of them soon arrives
- * at the next one, or fails and says so (gone). After a barrier that is a call by itself nobody is
- * at work, and who has passed it may never come back to this group. */
+ * at the next one, or fails and says so (gone). After a barrier that is a call by itself no member
+ * is at work, and who has passed it may never come back to this group. */
 #include "comm/barrier.h"
 
 #include <sched.h>

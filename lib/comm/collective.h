@@ -8,8 +8,8 @@
  *   exit:
  *     return ls_collective_end(group, status);
  *
- * The entry barrier says that everybody's input is ready and that all make the same call; the exit
- * barrier that no operation reads a peer's buffers any more. */
+ * The entry barrier says that every member's input is ready and that all make the same call; the
+ * exit barrier that no operation reads a peer's buffers any more. */
 #ifndef LS_COMM_COLLECTIVE_H
 #define LS_COMM_COLLECTIVE_H
 

@@ -21,7 +21,7 @@ typedef struct search {
     int length;
 } search;
 
-/* The path from `first` on is a circle unless somebody on it has moved. */
+/* The path from `first` on is a circle unless a rank on it has moved. */
 static ls_status report_circle(const search *s, int first)
 {
     enum { NAMED = 6 };

@@ -141,7 +141,7 @@ ls_status ls_group_split(ls_group *parent, int color, int key, const char *name,
         while (members[own].member != parent->member) own++;
         for (int i = 0; i < size; i++) world_ranks[i] = team->world_ranks[members[i].member];
         /* The first of each color makes the team; the others find it in that member's post. It
-         * stays there until the next split, which nobody enters before everybody has left this one.
+         * stays there until the next split, which no rank enters before all have left this one.
          */
         if (own == 0) {
             ls_post *post = &team->posts[parent->member];

@@ -1,9 +1,9 @@
 /* mailbox.h - where the two halves of a message find each other.
  *
- * Each member of a team has a mailbox: sends to it that nobody has taken yet, and the one receive
- * it waits for. Whoever comes second finds the other half there, claims it under the mailbox's
- * lock, copies without the lock, and tells the owner. Whoever comes first leaves its half and
- * waits. */
+ * Each member of a team has a mailbox: sends to it that have not been taken yet, and the one
+ * receive it waits for. The rank that comes second finds the other half there, claims it under the
+ * mailbox's lock, copies without the lock, and tells the owner. The rank that comes first leaves
+ * its half and waits. */
 #ifndef LS_COMM_MAILBOX_H
 #define LS_COMM_MAILBOX_H
 

@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "base/allocate.h"
 
-/* A node that somebody holds. */
+/* A node that a member holds. */
 typedef struct held_node {
     ls_node node;
     size_t member, place;

@@ -5,7 +5,7 @@
 #include "comm/world_state.h"
 
 /* A copy of `send` with its data. It belongs to the sender's rank and counts in its
- * account as LS_MEM_COMMUNICATION until somebody has taken it and the rank communicates again.
+ * account as LS_MEM_COMMUNICATION until a rank has taken it and this one communicates again.
  * Errors: LS_ERR_MEMORY. */
 ls_status ls_unreceived_create(ls_message **ret_copy, ls_group *group,
                                const ls_message *send) LS_MUST_USE;

@@ -13,7 +13,7 @@ typedef bool (*ls_ready)(const void *what);
 ls_status ls_wait_until(ls_group *group, ls_call_kind kind, ls_ready ready,
                         const void *what) LS_MUST_USE;
 
-/* Wakes `rank` if it sleeps. Whoever makes something ready for it calls this afterwards. */
+/* Wakes `rank` if it sleeps. The rank that makes something ready for it calls this afterwards. */
 void ls_wake(ls_rank *rank);
 
 ls_status ls_parking_init(ls_parking *parking) LS_MUST_USE;

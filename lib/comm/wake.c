@@ -1,4 +1,5 @@
-/* wake.c - ends the sleep of a rank that waits: called by whoever changes what it waits for. */
+/* wake.c - ends the sleep of a rank that waits: called by the rank that changes what it waits for.
+ */
 #include <stdatomic.h>
 
 #include "comm/waiting.h"

@@ -15,7 +15,7 @@
 
 enum {
     /* Looks before it sleeps, when every rank has a core: some 20 microseconds. With fewer
-     * cores than ranks, whoever is waited for may need this very core. */
+     * cores than ranks, the rank that is waited for may need this very core. */
     SPINS = 1000
 };
 
@@ -49,7 +49,7 @@ static void rank_free(ls_rank *rank)
     ls_memory_destroy(&rank->memory);
 }
 
-/* Ranks begin together: nobody runs unless all exist. */
+/* Ranks begin together: no rank runs unless all exist. */
 static int wait_for_start(ls_world *world)
 {
     pthread_mutex_lock(&world->mutex);
@@ -161,7 +161,7 @@ static ls_status report(const ls_world *world)
         return status;
     }
     char prefix[32] = "";
-    /* Nobody in particular is to blame for Ctrl-C. */
+    /* No rank is to blame for Ctrl-C. */
     if (world->failure.status != LS_ERR_INTERRUPTED)
         snprintf(prefix, sizeof prefix, "rank %d: ", world->failed_rank);
     return ls_error_adopt(&world->failure, prefix);

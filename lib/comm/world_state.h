@@ -74,7 +74,7 @@ typedef struct ls_trace_lane ls_trace_lane; /* trace_lane.h */
 /* What a member shows the others while a call lasts. */
 typedef struct ls_post {
     LS_CACHE_ALIGNED _Atomic uint64_t arrivals; /* barriers this member has arrived at */
-    _Atomic bool gone; /* its call has failed: it reads nobody's buffers any more */
+    _Atomic bool gone; /* its call has failed: it reads no other's buffers any more */
     ls_call call;
     const void *in;
     void *out;
@@ -83,7 +83,7 @@ typedef struct ls_post {
     ls_team *split; /* the team that this member, first of its color, has made */
 } ls_post;
 
-/* One half of a message: what somebody sends, or wants to receive. */
+/* One half of a message: what a rank sends, or wants to receive. */
 typedef enum ls_message_state {
     LS_MESSAGE_PENDING = 0, /* in a mailbox, its other half has not come          */
     LS_MESSAGE_ROOM,        /* the same, but it may be left behind now            */

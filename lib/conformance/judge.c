@@ -154,7 +154,7 @@ static ls_status judge_ranks(judging *j, int ranks)
     for (size_t k = 0; k < landing.complete; k++) look_at(j, k);
     if (landing.why[0] != 0) {
         stop(j, landing.why);
-        if (landing.hung) j->n_trials = 0; /* left behind: somebody may still write there */
+        if (landing.hung) j->n_trials = 0; /* left behind: a rank may still write there */
     } else if (landing.complete < j->n_trials) {
         look_at(j, landing.complete); /* the case that a rank has failed in */
     }

@@ -1,7 +1,7 @@
 /* judge_collectives.c - the cases of barrier, broadcast and the collectives.
  *
- * Counts go up and down from case to case, so that whoever keeps a buffer of the last call's size,
- * or a flag where the last call's data ended, is found out. */
+ * Counts go up and down from case to case, so that a backend that keeps a buffer of the last call's
+ * size, or a flag where the last call's data ended, is found out. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -31,7 +31,7 @@ typedef struct watched {
     bool over;
     int go; /* 0: wait; 1: run; -1: not all threads exist, end at once */
     int run_result;
-    _Atomic size_t failed_at; /* the first call that failed: nobody goes beyond it */
+    _Atomic size_t failed_at; /* the first call that failed: no rank goes beyond it */
     _Atomic int started[JUDGE_MAX_RANKS];
     atomic_flag stranger_claimed;
     atomic_bool stranger_called; /* once stranger is written; every number can be called */
@@ -147,7 +147,7 @@ static size_t calls_done(watched *w)
     return sum;
 }
 
-/* Whether the runner ended before nobody came back from a call for the time-out. After a failure
+/* Whether the runner ended before no rank came back from a call for the time-out. After a failure
  * the others get a quarter of it. */
 static bool wait_for_end(watched *w)
 {

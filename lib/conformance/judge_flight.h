@@ -22,7 +22,7 @@ typedef struct judge_flight {
 
 typedef struct judge_landing {
     size_t complete;         /* the first so many cases came back whole, from every rank */
-    bool hung;               /* threads and trials are left behind: nobody may free the trials */
+    bool hung;               /* threads and trials are left behind: the trials may not be freed */
     char why[LS_JUDGE_TEXT]; /* hung, or a rank that was not run as it should: in words; else "" */
 } judge_landing;
 

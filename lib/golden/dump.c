@@ -176,7 +176,7 @@ ls_status ls_dump(const ls_run *run, const char *path, const ls_dump_options *op
     }
     d.summary.seed = d.run.seed;
     d.summary.first_step = d.first_step;
-    LS_TRY(ls_dump_check_place(path)); /* somebody may have put something there meanwhile */
+    LS_TRY(ls_dump_check_place(path)); /* something may have been put there meanwhile */
     LS_TRY(ls_new_folder_commit(d.folder));
     *ret_summary = d.summary;
 exit:

@@ -32,7 +32,7 @@ typedef struct dump_blocks {
  * second look at an element; LS_ERR_MEMORY. */
 ls_status ls_dump_blocks_put(dump_blocks *blocks, int rank, const ls_view *view) LS_MUST_USE;
 
-/* How many elements were shown by anybody. */
+/* How many elements were shown by any rank. */
 ls_status ls_dump_blocks_covered(dump_blocks *blocks, size_t *ret_elements) LS_MUST_USE;
 
 void ls_dump_blocks_free(dump_blocks *blocks);

@@ -81,7 +81,7 @@ exit:
     return status;
 }
 
-/* Of the operations that are computed alone: nobody trains with these. */
+/* Of the operations that are computed by themselves: no training uses these. */
 static ls_status write_params(dump *d, const listing *l)
 {
     ls_status status = LS_OK;

@@ -1,5 +1,5 @@
 /* dump_manifest.c - what a golden directory says of itself: manifest.json for programs, order.txt
- * for whoever wants to make it again. */
+ * to make it again. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>

@@ -60,7 +60,7 @@ exit:
 
 /* ---- the set ---- */
 
-/* A new folder, or an empty one: nobody's images are written over. */
+/* A new folder, or an empty one: no images are written over. */
 static ls_status check_place(const char *folder)
 {
     ls_status status = LS_OK;

@@ -24,7 +24,7 @@ ls_status ls_new_file_write(ls_new_file *file, const void *data, size_t bytes) L
 
 /* In place of writing, before anything was written: makes the file `bytes` > 0 long, every byte 0
  * and really there (a full disk is an error here and not a signal later), and maps it. The map is
- * anybody's to write until the file is committed or destroyed. LS_ERR_IO: the file can then only be
+ * open to writing until the file is committed or destroyed. LS_ERR_IO: the file can then only be
  * destroyed. */
 ls_status ls_new_file_map(ls_new_file *file, size_t bytes, void **ret_map) LS_MUST_USE;
 

@@ -36,8 +36,8 @@ struct ls_new_folder {
     int listed;          /* its place in `unfinished`, or -1   */
 };
 
-/* The folders that stand under temporary names now. An entry belongs to whoever takes it out, the
- * folder's own thread or a signal handler. */
+/* The folders that stand under temporary names now. An entry belongs to the thread that takes it
+ * out, the folder's own thread or a signal handler. */
 enum { MOST_LISTED = 4 };
 static _Atomic(ls_new_folder *) unfinished[MOST_LISTED];
 

@@ -134,7 +134,7 @@ exit:
     return status;
 }
 
-/* Integers are no run: nothing trains, nobody talks, nothing is rounded. */
+/* Integers are no run: nothing trains, no rank communicates, nothing is rounded. */
 static ls_status refuse_what_integers_lack(const ls_job_settings *s,
                                            const ls_job_option_table *table)
 {

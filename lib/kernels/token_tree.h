@@ -1,7 +1,7 @@
 /* token_tree.h - sums down the tokens whose terms are made on the fly (contract rule 9).
  *
  * ls_tree_sum_rows and ls_tree_dot_rows want their factors in memory; the gradient of a norm's
- * scale has terms dy * xhat with an xhat that nobody stored. */
+ * scale has terms dy * xhat with an xhat that is not stored. */
 #ifndef LS_KERNELS_TOKEN_TREE_H
 #define LS_KERNELS_TOKEN_TREE_H
 

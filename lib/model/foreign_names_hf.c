@@ -64,7 +64,7 @@ static const ls_foreign_rule llama[] = {
     IGNORED("model.rotary_emb.inv_freq"),
 };
 
-/* Of Llama, whoever wrote it. */
+/* Of Llama, in any program's names. */
 #define LLAMA_DEMANDS {{"norm", ONLY(LS_RMS_NORM)}, \
                        {"norm_place", ONLY(LS_NORM_PRE)}, \
                        {"activation", ONLY(LS_SWIGLU)}, \

@@ -114,8 +114,8 @@ static char contract_hex[65];
 
 static void make_contract_digest(void)
 {
-    /* Only a libcrypto without memory or without SHA-256 fails here; whoever uses a digest of his
-     * own is told then. */
+    /* Only a libcrypto without memory or without SHA-256 fails here; a caller that uses a digest of
+     * his own is told then. */
     if (hash_constants(contract_hex) != LS_OK) strcpy(contract_hex, "unavailable");
 }
 

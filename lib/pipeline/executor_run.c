@@ -69,7 +69,8 @@ static ls_status backward(ls_executor *e, ls_chunk *own, const ls_batch *batch, 
                 micro_batch, own->number);
     if (own->number < e->stages - 1)
         LS_TRY(ls_recv_input(e, e->incoming, own->number, micro_batch, LS_BACKWARD, count, &dy));
-    /* Whoever sent that gradient had taken the output before. */
+    /* The next stage sent dy after it received our output, so this wait does not block; it frees
+     * the send buffer. */
     if (f->sending) LS_TRY(ls_in_flight_sent(f));
     LS_TRY(ls_stage_backward(own->stage, f->saved, dy, valid, &dx));
     ls_arena_release(e->incoming, 0);

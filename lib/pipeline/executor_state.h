@@ -16,7 +16,7 @@ typedef struct ls_in_flight {
     ls_micro_batch *saved;
     ls_arena *input; /* activations received, until backward */
     const ls_real *output;
-    ls_isend *sending; /* its output, then its gradient, while nobody has taken it */
+    ls_isend *sending; /* its output, then its gradient, until the receiver has taken it */
 } ls_in_flight;
 
 /* One of the rank's stages. */

@@ -49,7 +49,7 @@ static void layers_forward(const ls_step_traffic *step, uint64_t L)
 
 static void embedding_forward(const ls_step_traffic *step)
 {
-    sum(step, 1, 1, step->own->D); /* every row is somebody's: one partial each */
+    sum(step, 1, 1, step->own->D); /* every row has an owner: one partial each */
 }
 
 static void head_forward(const ls_step_traffic *step)

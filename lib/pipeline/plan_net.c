@@ -308,7 +308,7 @@ static void plan_layer(planner *p, size_t l, uint64_t *saved)
     const ls_net_layer *layer = &p->net->layers[l];
     ls_net_layer_plan *own = &p->plan->net_layers[l];
     const int inputs = layer->kind == LS_NET_ADD ? 2 : 1, ranks = p->plan->ranks;
-    bool asked = false; /* somebody wants dx */
+    bool asked = false; /* dx is wanted */
     own->grid = grid_of(p, l);
     own->halo_formula = halo_formula(p, l);
     for (int r = 0; r < ranks; r++) p->most_handed[r] = 0;

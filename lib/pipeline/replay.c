@@ -17,7 +17,7 @@ typedef struct knowledge {
     size_t missing;   /* collective: members that have not come */
     int64_t last;     /* collective: when the last one so far came; message: when it was posted */
     int64_t received; /* message: when the receiver has it */
-    double end;       /* collective: when it ends; not known while somebody is missing */
+    double end;       /* collective: when it ends; not known while a rank is missing */
 } knowledge;
 
 typedef struct player {

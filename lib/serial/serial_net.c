@@ -99,7 +99,7 @@ exit:
     return status;
 }
 
-/* Room for what a layer passes down. Nobody asks for the gradient of the image. */
+/* Room for what a layer passes down. The gradient of the image is not wanted. */
 static ls_status take_dx(const ls_serial *serial, ls_serial_net_layer *layer)
 {
     ls_status status = LS_OK;

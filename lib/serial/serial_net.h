@@ -24,7 +24,7 @@ typedef struct ls_serial_net_layer {
     ls_real *squares;             /* batch norm, C: sum of (x - mean)^2; NULL when the running
                                      statistics are taken                          */
     ls_real *dx; /* backward: what it passes to what it reads, B images of `in`; of an addition, to
-                    each of the two. NULL: nobody asks */
+                    each of the two. NULL: not wanted */
 } ls_serial_net_layer;
 
 /* A leaf of the tree over an image's granule rectangles: which, and how many additions follow it

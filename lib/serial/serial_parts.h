@@ -64,7 +64,7 @@ struct ls_serial {
 
     ls_serial_net *net; /* of a convolutional network; NULL: the rest is a transformer's */
 
-    /* The axes of the sums (rule 7). A cut axis has granules whether somebody cuts it or not: this
+    /* The axes of the sums (rule 7). A cut axis has granules whether a layout cuts it or not: this
      * is how the serial model fixes the order for every layout. */
     ls_axis model; /* D, never cut: one granule */
     ls_axis heads; /* D as H heads              */
@@ -77,7 +77,7 @@ struct ls_serial {
     /* What the last forward pass kept. */
     ls_axis tokens;            /* B granules of S (rule 9)                           */
     ls_axis sequences;         /* B granules of 1: one row per sequence              */
-    const unsigned char *seen; /* tokens: 0 where nobody attends to; NULL: all seen  */
+    const unsigned char *seen; /* tokens: 0 where no query attends to; NULL: all seen  */
     ls_real *e;                /* tokens x D: the embedding before its norm          */
     ls_real *mean_e, *rstd_e;  /* tokens: statistics of that norm                    */
     ls_serial_layer *layers;
@@ -94,7 +94,7 @@ struct ls_serial {
 
 /* ---- for both kinds of model: serial_step.c */
 
-/* LS_ERR_INTERRUPTED when somebody wants an end; asked between two layers. */
+/* LS_ERR_INTERRUPTED when the run is to end; asked between two layers. */
 #define ls_serial_check_stop LS_TYPED(ls_serial_check_stop)
 ls_status ls_serial_check_stop(const ls_serial *serial) LS_MUST_USE;
 

@@ -1,8 +1,8 @@
 /* approx.h - a number and how far another computation of it may be off.
  *
  * An operation is judged by computing it in binary64 from the same inputs together with a bound for
- * what somebody else gets who computes it in a coarser precision, in whatever order. The bound is
- * carried along: each value has an error, each step adds
+ * what another program gets that computes it in a coarser precision, in whatever order. The bound
+ * is carried along: each value has an error, each step adds
  *
  *     what the errors of its operands do to the result        (first order, and the product of two)
  *     one rounding:  u |value| + tiny       u: unit roundoff; tiny: half the smallest subnormal and

@@ -238,7 +238,7 @@ static void append_update(ls_graph *graph)
     }
 }
 
-/* Layers of a network have the names that somebody gave them. */
+/* Layers of a network have the names that the user gave them. */
 static ls_status check(const ls_graph *graph)
 {
     ls_status status = LS_OK;

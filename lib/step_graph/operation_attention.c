@@ -39,7 +39,7 @@ typedef struct query {
     size_t from, seen; /* keys from .. seen - 1 */
     size_t q, o, kv;   /* where its vectors begin; key j's at kv + j * kv_stride */
     size_t kv_stride;
-    bool even; /* sees nobody, and all keys alike */
+    bool even; /* sees no key: even over all */
     size_t P;  /* where its probabilities begin */
 } query;
 

@@ -2,7 +2,7 @@
  *
  * y = x W + b:   bound of a dot product of k terms, (k + 2) u sum |x| |W|, the bias being one more.
  * Rotary: the pair is turned after the product: two products and a sum more; the tables are rounded
- * once, and whoever computes the angle in binary32 is off by u |angle|, which is added.
+ * once, and a program that computes the angle in binary32 is off by u |angle|, which is added.
  * Backward: dx = dy W^T, dW = x^T dy, db = sum of dy, bounds alike, k the width of y or the rows.
  */
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #include "step_graph/operation_net.h"
 #include "base/allocate.h"
 
-/* What a block, or everybody, divides and subtracts by. */
+/* What a block, or the whole, divides and subtracts by. */
 typedef struct statistics {
     double count;
     approx mean, variance, rstd;

@@ -1,7 +1,7 @@
 /* operation_parts.h - what the files that evaluate operations share.
  *
  * Forward functions give the node's elements as terms of sums, one term each unless the operation
- * is itself a sum; backward functions add what one reader sends back. Whoever asked ends the sums.
+ * is itself a sum; backward functions add what one reader sends back. The caller ends the sums.
  */
 #ifndef LS_STEP_GRAPH_OPERATION_PARTS_H
 #define LS_STEP_GRAPH_OPERATION_PARTS_H

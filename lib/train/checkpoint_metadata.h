@@ -17,7 +17,7 @@ ls_status ls_checkpoint_same_model(const ls_tensor_set *file, const char *path,
 
 /* Whether `file` was saved under the contract that this library keeps, so that a run that goes on
  * from it has the bits of one that did not stop, and in a format that it knows. A file that says
- * neither, or has a format of somebody else's, passes. LS_ERR_INPUT names both. */
+ * neither, or has another program's format, passes. LS_ERR_INPUT names both. */
 ls_status ls_checkpoint_same_contract(const ls_tensor_set *file, const char *path) LS_MUST_USE;
 
 /* Whether the optimizer state in `file` is that of `optimizer`. A file that does not say passes. */

@@ -65,7 +65,7 @@ exit:
     return status;
 }
 
-/* Rank 0: everybody's shard in turn. */
+/* Rank 0: every rank's shard in turn. */
 static ls_status collect(ls_group *world, const ls_layout *layout, const ls_param_table *table,
                          size_t param, ls_dtype dtype, const char *what, const void *own,
                          void *whole, ls_arena *temporary)

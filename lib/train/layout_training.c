@@ -33,7 +33,7 @@ typedef struct trainer {
     ls_rank_model *model;
     ls_step_batch batch; /* own sequences or images */
     ls_arena *temporary;
-    ls_arena *aside; /* for looking on and saving: no part of the layout, in nobody's account */
+    ls_arena *aside; /* for looking on and saving: no part of the layout, in no account */
     ls_real *whole;  /* root: room for a whole parameter */
     ls_comm_count
         training[LS_OP_COUNT]; /* what training sent, without what looking on and saving sent */

@@ -20,7 +20,7 @@ typedef struct transformer {
     ls_batch_cut cut; /* who has which sequences */
     size_t *bounds;
     ls_sequence_losses losses; /* of own sequences, on the last stage */
-    ls_arena *aside;           /* of these; in nobody's account */
+    ls_arena *aside;           /* of these; in no account */
 } transformer;
 
 static transformer *of(ls_rank_model *m)

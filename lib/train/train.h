@@ -62,7 +62,7 @@ typedef struct ls_run {
                            a run whose replicas differ gets there */
     bool gathered_loss; /* gather the logits instead of the fused vocabulary-parallel loss */
     const ls_observer *observer; /* of every operation of every rank (lockstep/parallel/observer.h);
-                          NULL: nobody. The serial baseline shows nothing */
+                          NULL: none. The serial baseline shows nothing */
     ls_world_options world;
 } ls_run;
 

@@ -40,7 +40,7 @@ void ls_assembly_destroy(ls_assembly **assembly);
  * values. */
 const ls_observer *ls_assembly_observer(const ls_assembly *assembly);
 
-/* After a run: LS_ERR_INTERNAL when an element of a tensor seen was shown by nobody. */
+/* After a run: LS_ERR_INTERNAL when an element of a tensor seen was shown by no rank. */
 ls_status ls_assembly_check(const ls_assembly *assembly) LS_MUST_USE;
 
 /* Tensors in the order in which their first blocks came, which with several ranks is no fixed one.

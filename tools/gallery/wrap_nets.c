@@ -15,7 +15,7 @@ ls_status ls_net_show_received(const ls_sharded_net *net, const ls_net_route *ro
                                const ls_image_box *wanted, const void *values, ls_dtype dtype)
 {
     ls_status status = LS_OK;
-    ls_real *block = (ls_real *)(uintptr_t)values; /* before anybody has read it */
+    ls_real *block = (ls_real *)(uintptr_t)values; /* before any operation has read it */
     for (size_t n = 0; n < net->net->count && dtype == LS_REAL_DTYPE; n++) {
         const ls_net_layer_state *l = &net->layers[n];
         if (!ls_net_has_window(l->layer->kind)) continue;

@@ -74,8 +74,8 @@ exit:
 }
 
 /* A stream that the caller has closed leaves its number to the next file that is opened, and what
- * is printed would land in that file. So the numbers are taken, each the wrong way round: whoever
- * uses the stream still gets an error. */
+ * is printed would land in that file. So each number is taken, opened the wrong way round: a
+ * program that uses the stream still gets an error. */
 static void occupy_closed_streams(void)
 {
     for (int number = STDIN_FILENO; number <= STDERR_FILENO; number++)

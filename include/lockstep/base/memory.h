@@ -43,7 +43,7 @@ LS_API size_t ls_memory_peak_bytes(const ls_memory *memory, ls_memory_category c
 LS_API size_t ls_memory_total_bytes(const ls_memory *memory);
 LS_API size_t ls_memory_total_peak_bytes(const ls_memory *memory);
 
-/* An empty arena of one category; memory NULL means that nobody keeps an account. */
+/* An empty arena of one category; memory NULL: without an account. */
 LS_API ls_status ls_arena_create(ls_arena **ret_arena, ls_memory *memory,
                                  ls_memory_category category) LS_MUST_USE;
 

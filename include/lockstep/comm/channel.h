@@ -51,7 +51,7 @@ LS_API ls_status ls_send_begin(ls_group *group, int peer, int tag, const void *b
 LS_API bool ls_send_is_over(ls_isend *sending);
 
 /* Waits until the receiver has taken it, and frees it, also when it fails: the buffer is the
- * caller's again. NULL allowed. A rank that ends with a send that nobody has taken fails. */
+ * caller's again. NULL allowed. A rank that ends with a send that no rank has taken fails. */
 LS_API ls_status ls_send_end(ls_isend **sending) LS_MUST_USE;
 
 /* Takes it back and frees it without waiting for the receiver: for the way out after a failure,

@@ -24,7 +24,7 @@
 
 LS_BEGIN_DECLS
 
-/* Copies root's buffer into everybody's. Bytes: count e on root. */
+/* Copies root's buffer into every member's. Bytes: count e on root. */
 LS_API ls_status ls_broadcast(ls_group *group, void *buffer, size_t count, ls_dtype dtype,
                               int root) LS_MUST_USE;
 

@@ -9,7 +9,7 @@
  * A member lists what it sends and what it receives; only those who have something for each other
  * meet, there is no barrier. All that goes from one member to another is one message. Begin packs
  * and posts all of them without waiting, end takes them in, so members may list their peers in any
- * order, with any channel capacity, and nobody waits for somebody who waits for him. */
+ * order, with any channel capacity, and no two ranks wait for each other. */
 #ifndef LS_COMM_EXCHANGE_H
 #define LS_COMM_EXCHANGE_H
 

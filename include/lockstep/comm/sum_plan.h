@@ -38,8 +38,8 @@ typedef struct ls_sum_plan {
 
 /* nodes[m]: the n_nodes[m] nodes that member m has, in the order of its buffer, which need not be
  * ascending (NULL where there are none). Together they cover the leaves once. Errors: LS_ERR_INPUT:
- * a node is none of this tree, a leaf is held by nobody or twice; LS_ERR_MEMORY. Cost: parts times
- * the depth of the tree, and sorting. */
+ * a node is none of this tree, a leaf is held by no member or by two; LS_ERR_MEMORY. Cost: parts
+ * times the depth of the tree, and sorting. */
 LS_API ls_status ls_sum_plan_create(ls_sum_plan **ret_plan, const ls_binary_tree *tree,
                                     size_t members, const ls_node *const *nodes,
                                     const size_t *n_nodes) LS_MUST_USE;

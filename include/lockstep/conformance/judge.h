@@ -134,7 +134,7 @@ typedef struct ls_backend {
     /* Returns when every rank has called it. */
     int (*barrier)(ls_backend_rank *me);
 
-    /* Copies root's buffer into everybody's. */
+    /* Copies root's buffer into every member's. */
     int (*broadcast)(ls_backend_rank *me, ls_real *buffer, size_t count, int root);
 
     /* out[i] = sum or largest over ranks of in[i], the same on every rank. out may be in. */
@@ -314,7 +314,7 @@ typedef struct ls_judge_options {
     const char *only;    /* operations whose name contains it; NULL: all */
     unsigned kinds;      /* 1 << LS_JUDGE_EXACT and so on, added; 0: all */
     bool order_required; /* an operation that does not give Lockstep's bits is wrong */
-    uint64_t timeout_ns; /* nobody comes back from a call for so long: it hangs; 0: 20 s */
+    uint64_t timeout_ns; /* no rank comes back from a call for so long: it hangs; 0: 20 s */
     /* Before each operation and number of ranks; done of total. NULL: none. */
     void (*progress)(void *argument, const char *operation, size_t done, size_t total);
     void *progress_argument;

@@ -74,7 +74,7 @@ LS_API ls_status ls_safetensors_write(ls_safetensors_writer *writer, const void 
                                       size_t bytes) LS_MUST_USE;
 /* Writing mapped, in place of ls_safetensors_write: when all tensors are declared the file is laid
  * out in its full size and mapped, and each tensor's place may be filled in any order, by any
- * thread, until commit or destroy; what nobody fills is 0. The tensors of the widest dtype come
+ * thread, until commit or destroy; what is never filled is 0. The tensors of the widest dtype come
  * first in the file, so that each is aligned for its own. A disk too full is an error here
  * (LS_ERR_IO) and no signal later. */
 LS_API ls_status ls_safetensors_map(ls_safetensors_writer *writer) LS_MUST_USE;

@@ -26,7 +26,7 @@ typedef struct ls_attention_shape {
     size_t ld_kv;              /* in k, v, dk, dv                              */
     double scale;              /* 1 / sqrt(head_width), rounded to ls_real before use */
     bool causal;               /* query i sees keys 0 .. i; else all           */
-    const unsigned char *keys; /* S bytes, 0: nobody sees this key (padding); NULL: all seen */
+    const unsigned char *keys; /* S bytes, 0: no query sees this key (padding); NULL: all seen */
     double dropout;            /* probability of dropping a P entry                          */
     ls_stream stream;          /* of the dropout mask                                        */
     uint64_t first_index;      /* logical index of P[0][0]: ((sequence * H + head) * S) * S  */

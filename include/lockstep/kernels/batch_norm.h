@@ -5,7 +5,7 @@
  *     xhat = (x - mean) rstd     y = xhat scale + shift
  *
  * for each channel over all N pixels of all images of the global batch. The sums cross images and
- * pixels, so whoever runs the layer does the trees of rule 9 over the values of the granule
+ * pixels, so the caller does the trees of rule 9 over the values of the granule
  * rectangles made here; with them the statistics are the same in every layout, however unequal the
  * shares (a mean of the ranks' means is another number). Order of calls:
  *

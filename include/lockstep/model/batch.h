@@ -19,8 +19,8 @@ typedef struct ls_batch {
     const int32_t *targets; /* B x S, LS_IGNORE where there is none                              */
     /* Masked-token models; each may be NULL. */
     const int32_t *segments; /* B x S token types; NULL: all 0                                   */
-    const int32_t *lengths;  /* B: tokens of each sequence, the rest of S being padding that nobody
-                                attends to; NULL: all S                                          */
+    const int32_t *lengths; /* B: tokens of each sequence, the rest of S being padding that no query
+                               attends to; NULL: all S                                          */
     const int32_t *order; /* B: 0 spans in order, 1 swapped, LS_IGNORE; NULL: no sentence has one */
     /* Of a convolutional network; S is 0. */
     size_t pixels;         /* of an image, all channels */

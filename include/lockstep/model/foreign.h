@@ -4,7 +4,7 @@
  * parameter table in tensors of other names: a linear as [out, in] where the table has [in, out],
  * query, key and value in one tensor, the vocabulary padded, the features of a rotary pair side by
  * side. What lies where is data (lib/model/foreign_names_*.c); a map is that data for one model.
- * Nothing here opens a file: names, shapes and arrays come from whoever has them, and a gradient
+ * Nothing here opens a file: names, shapes and arrays come from the caller, and a gradient
  * lies as its parameter does. */
 #ifndef LS_MODEL_FOREIGN_H
 #define LS_MODEL_FOREIGN_H
@@ -36,8 +36,8 @@ LS_API const char *ls_names_title(ls_names names);  /* "Hugging Face GPT-2", as 
 LS_API ls_status ls_names_parse(const char *label, const char *text, const ls_config *config,
                                 ls_names *ret_names) LS_MUST_USE;
 
-/* Whose names the tensors of a file have: whoever knows most of them; LS_NAMES_OWN when nobody
- * knows any. name_at(context, i): name of tensor i of count. */
+/* Whose names the tensors of a file have: the program that knows most of them; LS_NAMES_OWN when
+ * none knows any. name_at(context, i): name of tensor i of count. */
 LS_API ls_names ls_names_recognise(const char *(*name_at)(const void *context, size_t i),
                                    const void *context, size_t count);
 

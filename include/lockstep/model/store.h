@@ -51,7 +51,7 @@ typedef struct ls_holding {
 LS_API ls_status ls_store_create(ls_store **ret_store, const ls_param_table *table,
                                  const ls_holding *holdings, ls_memory *memory) LS_MUST_USE;
 /* Makes room for `slots` slots of gradients, at least 1, in place of what there was (1 after
- * ls_store_create); what they held is lost. Before anybody has taken a gradient's address. Errors:
+ * ls_store_create); what they held is lost. Before a gradient's address has been taken. Errors:
  * LS_ERR_MEMORY: the store is good for ls_store_destroy only. */
 #define ls_store_gradient_slots LS_TYPED(ls_store_gradient_slots)
 LS_API ls_status ls_store_gradient_slots(ls_store *store, size_t slots) LS_MUST_USE;

@@ -2,7 +2,8 @@
  *
  * Philox4x32-10. Key: the seed. Counter: (element index low, element index high, purpose << 16 |
  * layer, step). The index runs over the logical tensor, so that a shard of a weight or of a dropout
- * mask is the slice of the whole one, drawn by whoever owns it, in any order, any number of times.
+ * mask is the slice of the whole one, drawn by the rank that owns it, in any order, any number of
+ * times.
  */
 #ifndef LS_NUMERICS_RANDOM_H
 #define LS_NUMERICS_RANDOM_H

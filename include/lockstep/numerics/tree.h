@@ -10,9 +10,9 @@
  *    T(2) 2  T(2) 5            T(2)  T(2) T(2)  6
  *     0 1     3 4               0 1   2 3  4 5
  *
- * Every node over m leaves is itself T(m), wherever it hangs: so whoever owns the leaves of a node
- * can finish it alone, and a tree can be finished from any set of nodes that covers it. Such a set
- * over a run of leaves, largest nodes first possible, is a forest. */
+ * Every node over m leaves is itself T(m), wherever it hangs: so a rank that owns the leaves of a
+ * node can finish it alone, and a tree can be finished from any set of nodes that covers it. Such a
+ * set over a run of leaves, largest nodes first possible, is a forest. */
 #ifndef LS_NUMERICS_TREE_H
 #define LS_NUMERICS_TREE_H
 

@@ -53,7 +53,7 @@ typedef struct ls_transfer {
 
 /* All that passes, by (from, to) ascending, so at most one for each pair. owned, wanted: [members].
  * *ret_transfers: freed with free(). Errors: LS_ERR_INPUT: two members own the same element, or
- * something is wanted that nobody owns; LS_ERR_MEMORY. Cost: members^2. */
+ * something is wanted that no member owns; LS_ERR_MEMORY. Cost: members^2. */
 LS_API ls_status ls_transfers_create(ls_transfer **ret_transfers, size_t *ret_count,
                                      const ls_image_box *owned, const ls_image_box *wanted,
                                      size_t members) LS_MUST_USE;

@@ -4,7 +4,7 @@
  * before, a backward pass the gradient of the stage behind: from a message, or, when that stage is
  * a chunk of the same rank, from where they lie. What a task makes is sent at once and taken when
  * the receiver comes to it (ls_send_begin): a rank goes on with its list meanwhile, and waits only
- * at the end of the step for what nobody has taken yet. So every schedule that ls_schedule_check
+ * at the end of the step for what has not been taken yet. So every schedule that ls_schedule_check
  * accepts runs through, with rendezvous channels too. Messages are whole micro-batches'
  * activations: B S D, with sequence parallelism B S_r D. */
 #ifndef LS_PIPELINE_EXECUTOR_H

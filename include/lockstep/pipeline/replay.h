@@ -45,9 +45,9 @@ LS_API double ls_link_message_ns(const ls_link *link, uint64_t bytes);
 LS_API double ls_link_collective_ns(const ls_link *link, ls_operation operation, int members,
                                     uint64_t most, uint64_t all);
 
-/* When an event happens. begin: the rank comes to it. moving: nobody is waited for any more (before
- * it the rank is idle, after it the link is at work). end: the rank goes on. Computing: moving is
- * begin. An event that is left out has -1 in all three. */
+/* When an event happens. begin: the rank comes to it. moving: no rank is waited for any more
+ * (before it the rank is idle, after it the link is at work). end: the rank goes on. Computing:
+ * moving is begin. An event that is left out has -1 in all three. */
 typedef struct ls_span {
     int64_t begin, moving, end;
 } ls_span;

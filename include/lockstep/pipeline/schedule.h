@@ -9,8 +9,8 @@
  *
  * What waits for what is not in the lists, it follows from the stages: a forward pass needs the
  * activations of the stage before it, a backward pass those of its own forward pass and the
- * gradient of the stage after it. Whoever executes a schedule goes through a rank's list and waits
- * where an input is not there yet; it never chooses. */
+ * gradient of the stage after it. A program that executes a schedule goes through a rank's list and
+ * waits where an input is not there yet; it never chooses. */
 #ifndef LS_PIPELINE_SCHEDULE_H
 #define LS_PIPELINE_SCHEDULE_H
 

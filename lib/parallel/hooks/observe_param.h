@@ -33,7 +33,7 @@ ls_status ls_observe_at_number(const ls_observer *observer, ls_rank *rank, ls_ob
 ls_status ls_observe_at_numbers(const ls_observer *observer, ls_rank *rank, ls_observed_param look,
                                 size_t count, const void *values) LS_MUST_USE;
 
-/* Who looks on at what crosses ranks once a step: an observer, or NULL for nobody. */
+/* The observer of what is communicated once a step; NULL: none. */
 typedef struct ls_step_observer {
     const ls_observer *observer;
     uint32_t step;

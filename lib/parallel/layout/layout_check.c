@@ -53,7 +53,7 @@ static const char *plural(unsigned long long count)
     return count == 1 ? "" : "s";
 }
 
-/* The stages when nobody says which layers they have: each has at least one. */
+/* The stages when no option says which layers they have: each has at least one. */
 static ls_status check_even_partition(const ls_layout *layout, size_t layers)
 {
     ls_status status = LS_OK;

@@ -1,8 +1,8 @@
 /* net_boxes.c - the blocks that a rank has and wants of every layer, and the routes between them.
  *
- * Everybody's blocks follow from the layout, so each rank lists what it sends and receives without
- * asking; a piece is on the sender's list and on the receiver's because both intersect the same two
- * boxes. */
+ * The blocks of all ranks follow from the layout, so each rank lists what it sends and receives
+ * without asking; a piece is on the sender's list and on the receiver's because both intersect the
+ * same two boxes. */
 #include "parallel/spatial/net_boxes.h"
 
 #include <stdlib.h>

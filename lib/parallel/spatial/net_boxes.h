@@ -5,7 +5,7 @@
 #include "parallel/spatial/net_layer_state.h"
 
 /* Fills own, granules, read_by, dy_halo and the inputs of every layer, whose grids, places and
- * operations are known. Pure bookkeeping: nobody is asked. Cost: ranks per layer. Errors:
+ * operations are known. Pure bookkeeping: nothing is communicated. Cost: ranks per layer. Errors:
  * LS_ERR_MEMORY. */
 #define ls_net_boxes_create LS_TYPED(ls_net_boxes_create)
 ls_status ls_net_boxes_create(ls_sharded_net *net) LS_MUST_USE;

@@ -25,7 +25,7 @@ typedef struct ls_net_channel_sums {
 
 /* For the `sharers` ranks of l->columns from place `first` on, of which the caller is one, and the
  * input channels that they all read. Every member of l->columns calls it together. *ret_sums: NULL
- * when a rank shares with nobody. Errors: LS_ERR_MEMORY, those of ls_group_split. */
+ * when a rank shares with no other. Errors: LS_ERR_MEMORY, those of ls_group_split. */
 #define ls_net_channel_sums_create LS_TYPED(ls_net_channel_sums_create)
 ls_status ls_net_channel_sums_create(ls_net_channel_sums **ret_sums, ls_sharded_net *net,
                                      const ls_net_layer_state *l, size_t first, size_t sharers,

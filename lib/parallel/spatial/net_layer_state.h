@@ -66,7 +66,7 @@ typedef struct ls_net_layer_state {
     ls_net_input input[2];
     ls_net_route dy_halo; /* owners' blocks of dy -> read_by                            */
     ls_image_box read_by; /* the outputs whose gradients dx of `takes` needs; of a window all of
-                             `own` when that has them; empty where nobody wants dx */
+                             `own` when that has them; empty where dx is not wanted */
     ls_net_sums *sums;    /* over images and pixels (net_sums.h), of the layer's grid;
                              shared by layers of one grid                               */
     ls_group *columns;    /* members that have the same images and pixels and other channels, by
@@ -88,7 +88,7 @@ struct ls_sharded_net {
     ls_net_shapes shapes;
     ls_net_grids grids;
     ls_memory *memory;
-    ls_arena *lasting;   /* as long as the network; tables, on nobody's account */
+    ls_arena *lasting;   /* as long as the network; tables, on no account */
     ls_arena *saved;     /* from forward to backward                     */
     ls_arena *temporary; /* during one call of a kind, which gives back what it took */
     ls_arena *handed;    /* the same, for what goes into a reduction     */
@@ -117,7 +117,7 @@ typedef struct ls_net_operations {
      * what needs no halo is made while the halo is under way. */
     bool parts;
     /* Parameter gradients into the store; dx[i]: the block input[i].takes, to be overwritten; NULL
-     * when nobody wants it (the image). dy: l->dy. */
+     * when it is not wanted (the image). dy: l->dy. */
     ls_status (*backward)(ls_sharded_net *net, ls_net_layer_state *l, ls_real *const *dx);
     /* Once every forward pass has gone well, on this rank at least; may be NULL. It does not
      * communicate. Batch norm's running statistics. */
@@ -142,8 +142,9 @@ extern const ls_net_operations ls_net_conv_operations, ls_net_max_pool_operation
 
 /* ---- what the engine offers to kinds */
 
-/* Boxes along a route, over all ranks: begin, and whoever needs what comes calls ls_exchange_end.
- * from: the block `owned`; to: the block `wanted`. A route that is not needed may not be begun. */
+/* Boxes along a route, over all ranks: begin, and where the blocks are needed ls_exchange_end is
+ * called. from: the block `owned`; to: the block `wanted`. A route that is not needed may not be
+ * begun. */
 #define ls_net_begin LS_TYPED(ls_net_begin)
 ls_status ls_net_begin(ls_sharded_net *net, const ls_net_route *route, const ls_image_box *owned,
                        const void *from, const ls_image_box *wanted, void *to, ls_dtype dtype,

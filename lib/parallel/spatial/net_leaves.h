@@ -1,5 +1,5 @@
 /* net_leaves.h - the leaves of a member's nodes of a tree over images and granules, listed once: a
- * sum goes through the list and asks nobody about trees.
+ * sum goes through the list and needs to know nothing of trees.
  *
  *     create     ls_net_leaves_create      the list, for a layer's size of image
  *     a pass     ls_net_leaf_sums          this member's nodes, each from its leaves

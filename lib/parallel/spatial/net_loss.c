@@ -12,7 +12,7 @@ static const ls_net_layer_state *last_of(const ls_sharded_net *net)
     return &net->layers[net->net->count - 1];
 }
 
-/* The classes are one granule: nobody cuts them. */
+/* The classes are one granule: no layout cuts them. */
 static ls_vocab_shard classes_of(const ls_sharded_net *net)
 {
     const size_t classes = net->net->classes;

@@ -34,7 +34,7 @@ static ls_status take(ls_arena *arena, const ls_image_box *box, ls_real **ret_bl
 
 /* ---- forward ---- */
 
-/* A block of the image, from the batch: nobody sends it. */
+/* A block of the image, from the batch: it is not sent. */
 static ls_status take_image(ls_sharded_net *net, ls_net_input *input)
 {
     ls_status status = LS_OK;

@@ -73,7 +73,7 @@ static ls_status find_sums(ls_sharded_net *net, const ls_net_layer_state *l,
                            const ls_net_shape *shape, ls_net_sums **ret_sums)
 {
     ls_status status = LS_OK;
-    /* An image of one pixel that nobody cuts: all granules but one would be empty. */
+    /* An image of one pixel, which is not cut: all granules but one would be empty. */
     const bool one = shape->height * shape->width == 1 && l->grid.down * l->grid.across == 1;
     const size_t rows = one ? 1 : net->net->row_granules;
     const size_t columns = one ? 1 : net->net->column_granules;

@@ -33,7 +33,7 @@ exit:
     return status;
 }
 
-/* k or v: x times own columns; every kv head held, whoever else holds it. */
+/* k or v: x times own columns; every kv head held, also by other ranks. */
 static ls_status kv_project(const ls_tensor_parallel *tp, const ls_attention_shard *own, ls_real *y,
                             const ls_real *x, const ls_real *w, const ls_real *bias, ls_axis tokens,
                             size_t D)

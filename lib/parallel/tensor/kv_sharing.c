@@ -31,7 +31,8 @@ ls_status ls_kv_sharing_create(ls_group *tp, const ls_cut *heads, size_t kv_head
         for (size_t r = 0; r < members; r++) sharers += uses(kv_of_member(heads, group, r), j);
         if (sharers < 2) continue;
 
-        /* Everybody splits, so that the calls match; who does not hold head j gets no group. */
+        /* Every rank splits, so that the calls match; one that does not hold head j gets no group.
+         */
         bool here = uses(sharing.held, j);
         char name[32];
         ls_group *split;

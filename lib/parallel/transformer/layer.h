@@ -38,7 +38,7 @@ typedef struct ls_layer_saved {
     ls_real *x1; /* after the attention block           */
     ls_mlp_saved mlp;
     ls_real *x2; /* norms after the residual sums: after the MLP, what norm2 reads; its output is
-                    the layer's and is kept by nobody here */
+                    the layer's and is not saved here */
 } ls_layer_saved;
 
 /* Points the layer at its parameters in the store and at the cuts; `rope` are the rotary tables or

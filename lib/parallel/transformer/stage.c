@@ -127,7 +127,7 @@ ls_status ls_stage_create(ls_stage **ret_stage, const ls_stage_setup *setup, ls_
     stage->config = &store->table->config;
     stage->memory = ls_rank_memory(ls_group_owner(setup->tp));
 
-    /* Tables and cuts are a few hundred bytes of bookkeeping, in nobody's account. */
+    /* Tables and cuts are a few hundred bytes of bookkeeping, in no account. */
     LS_TRY(ls_arena_create(&stage->lasting, NULL, LS_MEM_TEMPORARY));
     LS_TRY(ls_arena_create(&stage->temporary, stage->memory, LS_MEM_TEMPORARY));
     stage->tp.group = setup->tp;

@@ -113,7 +113,7 @@ exit:
 }
 
 /* Every rank looks at every id that its stage reads, so that a bad one is an error on all of them,
- * before anybody waits. */
+ * before any rank waits. */
 static ls_status check_ids(const ls_stage *stage, const ls_batch *batch)
 {
     ls_status status = LS_OK;

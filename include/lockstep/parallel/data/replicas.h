@@ -2,7 +2,7 @@
  *
  * A tensor-parallel block takes its input to be the same on all members and does not look: members
  * that were fed differently give one wrong answer together, since every all-reduce makes them agree
- * again. So whoever brings data in from outside asks once. */
+ * again. So code that brings data in from outside asks once. */
 #ifndef LS_PARALLEL_DATA_REPLICAS_H
 #define LS_PARALLEL_DATA_REPLICAS_H
 

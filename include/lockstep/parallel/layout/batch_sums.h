@@ -3,7 +3,7 @@
  * Parameter gradients are sums over the sequences of the global batch (contract rule 9), of which a
  * micro-batch has a run. The run makes a few complete nodes of T(batch): mostly one, when sizes are
  * powers of two. Each node has a target of its own, an array of the gradient's shape at a fixed
- * distance from the gradient itself; whoever drives the micro-batches adds siblings
+ * distance from the gradient itself; the code that drives the micro-batches adds siblings
  * (forest_sum.h). */
 #ifndef LS_PARALLEL_LAYOUT_BATCH_SUMS_H
 #define LS_PARALLEL_LAYOUT_BATCH_SUMS_H

@@ -37,7 +37,7 @@ typedef struct ls_tensor_parallel {
                                   (sequence_parallel.h) */
     const ls_batch_sums *sums; /* where sums over the batch go; NULL: into one */
     struct ls_observation *observation; /* a stage's: the observer, and what is under way
-                                   (observer.h); NULL: nobody */
+                                   (observer.h); NULL: none */
 } ls_tensor_parallel;
 
 /* An axis and who owns which of its granules. */
