@@ -1,3 +1,4 @@
+/* data_parallel.c - sums over replicas: counts of targets, gradients, losses. */
 #include "lockstep/parallel/data/data_parallel.h"
 
 #include "lockstep/kernels/cross_entropy.h"

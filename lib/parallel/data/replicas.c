@@ -1,3 +1,4 @@
+/* replicas.c - compares a digest of each member's data. */
 #include "lockstep/parallel/data/replicas.h"
 
 #include <stdlib.h>

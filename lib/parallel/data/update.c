@@ -1,3 +1,4 @@
+/* update.c - the norm of the gradient over all shards, and the optimizer's step. */
 #include "lockstep/parallel/data/update.h"
 
 #include "lockstep/kernels/elementwise.h"
@@ -28,8 +29,7 @@ ls_status ls_shared_squares_seen(ls_step_observer look, ls_group *model, const l
 
     LS_TRY(ls_arena_zalloc(temporary, n, sizeof *squares, (void *)&squares));
     ls_store_squares(store, squares);
-    /* What is held elsewhere is not this rank's to tell, and what is held twice the first holder's.
-     */
+    /* Only the first holder of a granule contributes its squares. */
     for (size_t i = 0; i < table->count; i++)
         for (size_t g = 0; !table->params[i].state && g < table->params[i].axis.granules; g++, at++)
             if (!store->slots[i].value || ls_first_holder(table, layout, i, g) != own)

@@ -1,3 +1,4 @@
+/* observe.c - builds the view of a tensor (layer, sequences, tokens, columns) for the observer. */
 #include "lockstep/parallel/hooks/observer.h"
 
 #include "lockstep/parallel/layout/own_tokens.h"

@@ -82,7 +82,7 @@ static inline ls_status ls_observe_cut(const ls_tensor_parallel *tp, ls_point po
     return tp->observation ? ls_observe_at_cut(tp, point, gradient, cut, values) : LS_OK;
 }
 
-/* values: own tokens x width, whole: as tensors stand outside the blocks. */
+/* values: own tokens x width, all columns: the form of tensors outside the blocks. */
 ls_status ls_observe_at_own(const ls_tensor_parallel *tp, ls_point point, bool gradient,
                             size_t width, const void *values) LS_MUST_USE;
 

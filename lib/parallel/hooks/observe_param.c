@@ -1,3 +1,4 @@
+/* observe_param.c - shows an observer a rank's shard of a parameter, or a number of the step. */
 #include "parallel/hooks/observe_param.h"
 
 #include "model/param_shard.h"

@@ -40,7 +40,7 @@ typedef struct ls_step_observer {
 } ls_step_observer;
 
 /* The numbers in node lo .. hi of a tree of `leaves` leaves; leaves 0: the total. Nothing when
- * nobody looks on. */
+ * there is no observer. */
 ls_status ls_observe_at_step(ls_step_observer look, ls_group *group, ls_view_kind kind,
                              ls_dtype dtype, ls_node node, size_t leaves, size_t count,
                              const void *values) LS_MUST_USE;

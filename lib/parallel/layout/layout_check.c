@@ -74,7 +74,7 @@ exit:
     return status;
 }
 
-/* A given partition as it was written; "..." behind its first stages when there are many. */
+/* A given partition as it was written; "..." after its first stages when there are many. */
 static const char *partition_text(const ls_layout *layout, char buffer[128])
 {
     size_t used = 0;

@@ -1,3 +1,4 @@
+/* legal_values.c - lists the allowed values in an error's line. */
 #include "parallel/layout/legal_values.h"
 #include "base/append.h"
 

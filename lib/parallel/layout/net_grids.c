@@ -1,3 +1,4 @@
+/* net_grids.c - the grid of each layer, and the boxes that a rank reads and writes. */
 #include "lockstep/parallel/layout/net_grids.h"
 
 #include "parallel/layout/net_geometry.h"

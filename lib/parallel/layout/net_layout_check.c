@@ -9,7 +9,7 @@
 
 enum { GRID_TEXT = 64, OPTION_TEXT = LS_NET_NAME_BYTES + GRID_TEXT };
 
-/* ---- what is not for networks ---- */
+/* ---- options that networks do not have ---- */
 
 static ls_status refuse_what_cuts_transformers(const ls_layout *layout, const ls_config *config)
 {

@@ -1,3 +1,4 @@
+/* own_tokens.c - the tokens of each sequence that a rank owns with sequence parallelism. */
 #include "lockstep/parallel/layout/own_tokens.h"
 
 ls_share ls_own_share(const ls_tensor_parallel *tp, size_t S)

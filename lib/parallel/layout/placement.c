@@ -1,3 +1,4 @@
+/* placement.c - which rank holds which granules of each parameter. */
 #include "lockstep/parallel/layout/placement.h"
 
 #include "lockstep/parallel/layout/net_grids.h"

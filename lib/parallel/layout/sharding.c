@@ -1,3 +1,4 @@
+/* sharding.c - how each parameter is cut over the tensor-parallel ranks. */
 #include "lockstep/parallel/layout/sharding.h"
 
 #include "lockstep/partition/share.h"

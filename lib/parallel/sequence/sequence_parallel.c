@@ -1,3 +1,4 @@
+/* sequence_parallel.c - all-gather before a block, reduce-scatter after it, dropout. */
 #include "lockstep/parallel/sequence/sequence_parallel.h"
 
 #include "base/size.h"

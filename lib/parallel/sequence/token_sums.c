@@ -1,3 +1,4 @@
+/* token_sums.c - gradients of the norms' parameters when each rank has a part of the tokens. */
 #include "parallel/sequence/token_sums.h"
 
 #include "base/size.h"

@@ -1,4 +1,4 @@
-/* token_sums.h - sums over tokens that are cut over ranks: what the parameters of the norms get.
+/* token_sums.h - gradients of the norms' parameters: sums over tokens that are cut over ranks.
  *
  * With sequence parallelism a norm sees own tokens only, and the gradients of its scale and shift
  * are sums over all of them (contract rule 9: the tokens of a sequence first, one token a leaf;

@@ -108,7 +108,7 @@ ls_status ls_attention_block_backward(const ls_tensor_parallel *tp, const ls_att
     LS_TRY(ls_gather_tokens(tp, x, tokens, D, &x));
     LS_TRY(ls_column_linear_backward(&inside, NULL, block->dw_q, block->db_q, dq, x, block->w_q,
                                      tokens, D, &block->heads));
-    /* dk and dv are finished, so every holder of a shared head gets the same. */
+    /* dk and dv are finished, so every holder of a shared head has the same. */
     ls_axis kv = ls_axis_of(own.kvs, own.width), whole = ls_axis_whole(D);
     LS_TRY(ls_weight_gradient(tp, block->dw_k, block->db_k, x, whole, dk, kv, tokens));
     LS_TRY(ls_weight_gradient(tp, block->dw_v, block->db_v, x, whole, dv, kv, tokens));

@@ -1,3 +1,4 @@
+/* column_linear.c - y_r = x W_r + bias_r (linear.h). */
 #include "lockstep/parallel/tensor/reduced_product.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/tensor/linear.h"

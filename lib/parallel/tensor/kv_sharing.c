@@ -1,3 +1,4 @@
+/* kv_sharing.c - one group of ranks for each key/value head that several ranks hold. */
 #include "lockstep/parallel/tensor/attention_block.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* mlp_row_first.c - the MLP with its first matrix cut by rows: one more all-reduce. */
 #include "parallel/tensor/mlp_row_first.h"
 
 #include <string.h>
@@ -116,7 +117,7 @@ ls_status ls_mlp_row_first_backward(const ls_tensor_parallel *tp, const ls_mlp *
         ls_gelu_tanh_backward(du_r, du_r, up_r, rows * F_r);
     else
         ls_gelu_erf_backward(du_r, du_r, up_r, rows * F_r);
-    /* up was needed whole, and so is its gradient: W_up,r meets every column of it */
+    /* up was needed whole, and so is its gradient: W_up,r is multiplied by every column of it */
     LS_TRY(look_columns(tp, LS_POINT_UP, &mlp->ff, true, du_r));
     LS_TRY(ls_all_gather_columns(tp->group, dup, du_r, rows, ff_starts, LS_REAL_DTYPE));
     LS_TRY(look_columns(tp, LS_POINT_UP, &mlp->ff, false, dup));

@@ -1,3 +1,4 @@
+/* reduced_product.c - a product whose summed axis is cut: partials, then an all-reduce. */
 #include "base/size.h"
 #include "lockstep/parallel/tensor/reduced_product.h"
 #include "lockstep/numerics/tree.h"

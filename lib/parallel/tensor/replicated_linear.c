@@ -1,3 +1,4 @@
+/* replicated_linear.c - y = x W + bias with W whole on every rank. */
 #include "parallel/tensor/replicated_linear.h"
 
 #include <string.h>

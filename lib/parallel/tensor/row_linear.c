@@ -1,3 +1,4 @@
+/* row_linear.c - y = sum over ranks of x_r W_r, then + bias (linear.h). */
 #include "lockstep/parallel/tensor/reduced_product.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/parallel/tensor/linear.h"

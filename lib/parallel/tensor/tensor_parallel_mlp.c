@@ -1,3 +1,4 @@
+/* tensor_parallel_mlp.c - the MLP: column-cut matrix, activation, row-cut matrix (mlp.h). */
 #include "base/size.h"
 #include "lockstep/parallel/tensor/reduced_product.h"
 #include "lockstep/kernels/activation.h"

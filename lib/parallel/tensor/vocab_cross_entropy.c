@@ -1,3 +1,4 @@
+/* vocab_cross_entropy.c - the loss from logits whose columns are cut over ranks. */
 #include "lockstep/parallel/tensor/vocab_cross_entropy.h"
 
 #include "base/size.h"
@@ -31,7 +32,7 @@ exit:
     return status;
 }
 
-/* What the granules lo .. hi of the vocabulary's G hand in, or (0, 0, 0) what comes out. */
+/* The operand of granules lo .. hi of the vocabulary's G, or for (0, 0, 0) the result. */
 static ls_view comm(size_t lo, size_t hi, size_t G)
 {
     return (ls_view){.point = LS_POINT_LARGEST_LOGIT,

@@ -1,3 +1,4 @@
+/* vocab_embedding.c - the embedding with its table cut by rows: -0 for words of other ranks. */
 #include "lockstep/parallel/tensor/vocab_embedding.h"
 
 #include "base/size.h"

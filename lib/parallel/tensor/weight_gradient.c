@@ -1,3 +1,4 @@
+/* weight_gradient.c - dW = x^T dy and db = sum of dy over the tokens. */
 #include "parallel/tensor/weight_gradient.h"
 
 #include <string.h>

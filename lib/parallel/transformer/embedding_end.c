@@ -93,7 +93,7 @@ exit:
     return status;
 }
 
-/* A position row meets one token of each sequence: T over the sequences. Rows beyond S meet none.
+/* A position row is added to one token of each sequence: T over the sequences; past S to none.
  */
 static void position_gradient(const ls_stage *stage, const ls_real *de, ls_axis tokens)
 {

@@ -37,7 +37,7 @@ static size_t words(const ls_stage *stage)
     return stage->config->vocab;
 }
 
-/* What meets the vocabulary, own tokens. */
+/* The input of the vocabulary product, own tokens. */
 static const ls_real *features_of(const ls_stage *stage, const ls_micro_batch *mb)
 {
     return masked_token(stage) ? mb->masked.norm.y : mb->xf;
@@ -187,7 +187,7 @@ static void bias_gradient(const ls_stage *stage, const ls_real *dz, ls_axis toke
     }
 }
 
-/* dx = gradient of what meets the vocabulary, own tokens x D. */
+/* dx = gradient of the vocabulary product's input, own tokens x D. */
 static ls_status vocabulary_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx,
                                      int64_t valid)
 {

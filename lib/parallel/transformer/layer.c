@@ -1,3 +1,4 @@
+/* layer.c - a layer with its norms before the blocks, forward and backward (layer.h). */
 #include "parallel/transformer/layer.h"
 
 #include "lockstep/kernels/elementwise.h"

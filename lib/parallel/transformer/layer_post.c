@@ -3,9 +3,9 @@
  *     x1 = dropout(attention(x)) + x         n = norm1(x1)
  *     x2 = dropout(mlp(n)) + n               y = norm2(x2)
  *
- * A block reads what comes before it as it is, and the residual goes next to block and dropout
- * only, not next to the norm. What crosses ranks is what it is with the norms before the blocks;
- * only the places where shares of tokens begin and end lie on the other side of the norms. */
+ * A block reads its input without a norm, and the residual bypasses the block and the dropout but
+ * not the norm. The communication is the same as with the norms before the blocks; with sequence
+ * parallelism the all-gather and the reduce-scatter are on the other side of the norms. */
 #include "lockstep/kernels/elementwise.h"
 #include "parallel/transformer/layer.h"
 #include "parallel/hooks/observe.h"

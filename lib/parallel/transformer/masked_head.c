@@ -1,3 +1,4 @@
+/* masked_head.c - BERT's masked-token head, before the vocabulary product. */
 #include "parallel/transformer/masked_head.h"
 
 #include "lockstep/kernels/activation.h"

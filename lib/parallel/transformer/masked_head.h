@@ -1,4 +1,4 @@
-/* masked_head.h - what a masked-token model does to a vector before it meets the vocabulary.
+/* masked_head.h - BERT's masked-token head, before the vocabulary product.
  *
  *     t = xf W + b        u = gelu(t)        features = norm(u)
  *

@@ -1,3 +1,4 @@
+/* norm_layer.c - a norm with its parameters, forward and backward. */
 #include "parallel/transformer/norm_layer.h"
 
 #include "base/size.h"

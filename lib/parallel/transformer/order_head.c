@@ -1,3 +1,4 @@
+/* order_head.c - BERT's sentence-order head (order_head.h). */
 #include "parallel/transformer/order_head.h"
 
 #include <string.h>

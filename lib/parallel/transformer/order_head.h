@@ -19,7 +19,7 @@ typedef struct ls_order_head {
 
 #define ls_order_saved LS_TYPED(ls_order_saved)
 typedef struct ls_order_saved {
-    ls_real *first, *p;     /* B x D: xf_0; behind tanh         */
+    ls_real *first, *p;     /* B x D: xf_0; after tanh          */
     ls_real *z;             /* B x 2, then its gradient         */
     ls_real *max, *sum_exp; /* B                                */
     const int32_t *labels;  /* B: the batch's, or none for any  */

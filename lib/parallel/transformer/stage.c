@@ -1,3 +1,4 @@
+/* stage.c - creates a pipeline stage: which parameters and gradients it has. */
 #include "lockstep/parallel/transformer/stage.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* stage_ends.h - what the first stage does before its layers (embedding_end.c), and the last one
- * after them (head_end.c). */
+/* stage_ends.h - the work of the first stage before its layers (embedding_end.c) and of the last
+ * one after them (head_end.c). */
 #ifndef LS_PARALLEL_TRANSFORMER_STAGE_ENDS_H
 #define LS_PARALLEL_TRANSFORMER_STAGE_ENDS_H
 

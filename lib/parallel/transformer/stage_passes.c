@@ -1,7 +1,7 @@
-/* stage_passes.c - a micro-batch through a stage: forward, backward, and what is kept in between.
+/* stage_passes.c - a micro-batch through a stage: forward, backward, and the saved activations.
  *
- * What a forward pass keeps lies in the micro-batch's arena and is given back when its backward
- * pass is over, so that the rank's account shows what is alive. With recomputation less is saved,
+ * A forward pass saves activations in the micro-batch's arena. They are released when its backward
+ * pass ends, so that the rank's account shows live memory. With recomputation less is saved,
  * and the backward pass runs forward again over what it needs: the masks of dropout are functions
  * of the place (rule 4), so it gets the same bits. */
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static ls_status take(const ls_stage *stage, const ls_micro_batch *mb, ls_arena 
                           sizeof(ls_real), (void *)ret_x);
 }
 
-/* Who looks on, and at what. */
+/* The observer, and the tensor that it sees. */
 static void look_on(ls_stage *stage, const ls_micro_batch *mb)
 {
     if (!stage->setup.observer) return;

@@ -1,7 +1,7 @@
 /* net_grids.h - how each layer of a convolutional network is cut in a layout, and what a rank has.
  *
  * Every layer has a grid (layer_grid.h) over all ranks of the run: its output is owned in disjoint
- * blocks, each made by its owner from whatever it reads of what is owned by others. By default
+ * blocks, each computed by its owner, which reads parts of other ranks' blocks. By default
  *
  *     the image            (dp, down, across, channels)
  *     a layer              the grid of the layer that it reads

@@ -11,8 +11,9 @@
  *     g    all-reduce   | identity         reduce-scatter | all-gather         after the block
  *          forward      | backward         forward        | backward
  *
- * What is gathered is used and given back; only own rows are kept for the backward pass, which
- * gathers them again.
+ * The gathered array is temporary; only own rows are saved for the backward pass, which gathers
+ * them again. Letters: f and g follow Megatron-LM. In arXiv 2205.05198 f and f-bar are the pair
+ * without sequence parallelism, g and g-bar the pair with it.
  *
  * An array "of own tokens" has, for the token axis `tokens` (B granules of S), the rows B x S_r
  * where S_r = ls_share_of(S, group size, rank).count: as even as can be, 0 for some when S is less

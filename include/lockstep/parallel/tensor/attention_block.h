@@ -22,7 +22,7 @@ LS_BEGIN_DECLS
 typedef struct ls_kv_sharing {
     ls_share held; /* kv heads of this member                                                    */
     ls_group **sharers; /* per kv head held: the members that hold it too, in order; NULL when
-                           nobody does */
+                           there is none */
     size_t **bounds;    /* per shared kv head: which of its `group` query heads each sharer has */
 } ls_kv_sharing;
 
