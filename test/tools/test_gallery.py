@@ -9,10 +9,11 @@ import json
 import os
 import shutil
 import stat
+import struct
 import sys
 import tempfile
 
-from program import Checks, Program
+from program import Checks, Program, parse_safetensors
 
 LAST = "gallery: {} in {}, {} found, {} named right, 0 false alarms"
 
@@ -41,6 +42,44 @@ def whole(checks, program, readme):
         checks.that(passed >= at_least, f"tolerance {index}: {passed} runs pass by their losses")
     checks.that(all(row["allclose_gradients"][2]["passes"] and row["allclose_losses"][2]["passes"]
                     for row in right), "a right run must pass every tolerance")
+
+
+def floats(program, path):
+    """Tensors of a file in binary32, by name."""
+    return {name: struct.unpack(f"<{len(data) // 4}f", data)
+            for name, (dtype, _, data) in parse_safetensors(program.read(path))[1].items()
+            if dtype == "F32"}
+
+
+def rounded(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def nothing_else(checks, program):
+    """Two faults do what they say and leave right what is next to it."""
+    result = program.run("gallery", "--only", "dropout-mask,local-statistics",
+                         "--keep", "two")
+    checks.that(result.status == 0, f"two faults, kept\n{result}")
+    files = sorted(os.fsdecode(name) for name in result.left if b"/ranks/rank-" in name)
+    masks = sums = 0
+    for path in files:
+        wrong = floats(program, path)
+        if "/dropout-mask/" in path:  # of layers: the embedding's is the one that forward drew
+            right = floats(program, path.replace("/dropout-mask/", "/right/"))
+            for name in (name for name in wrong if name.endswith("/d.embedding")):
+                zeros = [[value == 0 for value in of[name]] for of in (wrong, right)]
+                checks.that(any(zeros[0]) and zeros[0] == zeros[1], f"{path}: mask of {name}")
+                masks += 1
+        elif "/local-statistics/" in path:  # a gradient is the sum of own parts, not scaled
+            for name in ("step0/grad.norm1.weight", "step0/grad.norm1.bias"):
+                parts = [wrong[f"{name}.{i}.partial"] for i in range(len(wrong))
+                         if f"{name}.{i}.partial" in wrong]
+                total = parts[0]
+                for part in parts[1:]:
+                    total = tuple(rounded(x + y) for x, y in zip(total, part))
+                checks.that(total == wrong[name], f"{path}: {name} is {wrong[name]}, not {total}")
+                sums += 1
+    checks.that(masks >= 4 and sums == 24, f"{masks} masks and {sums} sums looked at in {files}")
 
 
 def some(checks, program, gallery):
@@ -116,6 +155,7 @@ def main():
             whole(checks, program, sys.argv[3])
         else:
             some(checks, program, os.path.abspath(sys.argv[2]))
+            nothing_else(checks, program)
     checks.finish()
 
 

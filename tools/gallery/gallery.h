@@ -2,7 +2,7 @@
  * oracle says to it.
  *
  * A scene is a small model in a layout. Its right run is dumped as a golden directory. With a fault
- * switched on (parallel/fault.h) the same run is dumped as its ranks saw it, and judged like any
+ * switched on (fault.h) the same run is dumped as its ranks saw it, and judged like any
  * other candidate. Next to the judgement is what a comparison with a tolerance would have said
  * of the same numbers. */
 #ifndef LS_GALLERY_H

@@ -1,6 +1,7 @@
 /* wrap_nets.c - what goes wrong in convolutional networks: halos, statistics, gradients of weights.
  */
 #include "call.h"
+#include "lockstep/kernels/batch_norm.h"
 #include "parallel/layout/net_geometry.h"
 #include "wrapped.h"
 #include "wrong_halos.h"
@@ -8,6 +9,10 @@
 LS_RIGHT(net_show_received);
 LS_RIGHT(net_batch_norm_operations);
 LS_RIGHT(all_reduce_plan);
+LS_RIGHT(batch_norm_mean);
+LS_RIGHT(batch_norm_rstd);
+LS_RIGHT(batch_norm_running);
+LS_RIGHT(batch_norm_backward);
 LS_RIGHT(net_sum_gradient);
 
 /* What a route brings: of the gradients that a layer's dx reads, or of a layer's input. */
@@ -59,29 +64,69 @@ static ls_status norm_backward(ls_sharded_net *net, ls_net_layer_state *l, ls_re
 
 static void norm_after(ls_sharded_net *net, ls_net_layer_state *l)
 {
+    ls_call_now.norm = l;
     right_net_batch_norm_operations.after(net, l);
+    ls_call_now.norm = NULL;
 }
 
 const ls_net_operations ls_net_batch_norm_operations = {
     .create = norm_create, .forward = norm_forward, .backward = norm_backward, .after = norm_after};
 
-/* Sums of a batch norm: of own images and pixels, as if they were all; or means of the ranks'. */
+/* Values of a channel that this rank has. */
+static size_t own_values(const ls_net_layer_state *l)
+{
+    return l->own.images.count * ls_rectangle_count(l->own.area);
+}
+
+/* Sums of a batch norm: of own images and pixels only; or means of the ranks' means. */
 ls_status ls_all_reduce_plan(ls_group *group, void *out, const void *in, size_t count,
                              ls_dtype dtype, const ls_sum_plan *plan)
 {
     const ls_net_layer_state *l = ls_call_now.norm;
-    const bool local = ls_faulty(LS_FAULT_LOCAL_STATISTICS);
-    const bool averaged = ls_faulty(LS_FAULT_AVERAGED_STATISTICS) && ls_call_now.norm_forward;
-    if (l == NULL || !(local || averaged))
-        return right_all_reduce_plan(group, out, in, count, dtype, plan);
-    const size_t own = l->own.images.count * ls_rectangle_count(l->own.area);
-    const size_t all = ls_call_now.net->setup.batch * l->shape->height * l->shape->width;
-    const size_t nodes = l->sums->n_nodes;
-    if (averaged) return ls_wrong_mean_of_parts(group, out, in, nodes, count, own, all);
-    ls_wrong_own_sum(out, in, nodes, count);
-    for (size_t i = 0; own > 0 && i < count; i++)
-        ((ls_real *)out)[i] *= (ls_real)all / (ls_real)own;
-    return LS_OK;
+    if (l && ls_faulty(LS_FAULT_LOCAL_STATISTICS)) {
+        ls_wrong_own_sum(out, in, l->sums->n_nodes, count);
+        return LS_OK;
+    }
+    if (l && ls_faulty(LS_FAULT_AVERAGED_STATISTICS) && ls_call_now.norm_forward) {
+        const size_t all = ls_call_now.net->setup.batch * l->shape->height * l->shape->width;
+        return ls_wrong_mean_of_parts(group, out, in, l->sums->n_nodes, count, own_values(l), all);
+    }
+    return right_all_reduce_plan(group, out, in, count, dtype, plan);
+}
+
+/* What such a sum is divided by; 1 is of running statistics, which are no sum. */
+static size_t values_of(size_t count)
+{
+    const bool local = ls_call_now.norm && count != 1 && ls_faulty(LS_FAULT_LOCAL_STATISTICS);
+    return local ? own_values(ls_call_now.norm) : count;
+}
+
+void ls_batch_norm_mean(ls_real *mean, const ls_real *sum, size_t count, size_t channels)
+{
+    right_batch_norm_mean(mean, sum, values_of(count), channels);
+}
+
+void ls_batch_norm_rstd(ls_real *rstd, const ls_real *squares, size_t count, double eps,
+                        size_t channels)
+{
+    right_batch_norm_rstd(rstd, squares, values_of(count), eps, channels);
+}
+
+void ls_batch_norm_running(ls_real *running_mean, ls_real *running_variance, const ls_real *mean,
+                           const ls_real *squares, size_t count, double momentum, size_t channels)
+{
+    right_batch_norm_running(running_mean, running_variance, mean, squares, values_of(count),
+                             momentum, channels);
+}
+
+void ls_batch_norm_backward(ls_real *dx, ls_image_layout dx_layout, const ls_real *dy,
+                            ls_image_layout dy_layout, const ls_real *x, ls_image_layout x_layout,
+                            ls_rectangle pixels, size_t images, size_t channels,
+                            const ls_real *mean, const ls_real *rstd, const ls_real *scale,
+                            const ls_real *dscale, const ls_real *dshift, size_t count)
+{
+    right_batch_norm_backward(dx, dx_layout, dy, dy_layout, x, x_layout, pixels, images, channels,
+                              mean, rstd, scale, dscale, dshift, values_of(count));
 }
 
 /* ---- weights ---- */

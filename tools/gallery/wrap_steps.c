@@ -9,6 +9,7 @@
 #include "lockstep/parallel/layout/placement.h"
 #include "comm/all_reduce_owned.h"
 #include "parallel/data/observe_step.h"
+#include "parallel/transformer/stage_ends.h"
 #include "parallel/transformer/stage_state.h"
 #include "pipeline/executor_state.h"
 #include "wrapped.h"
@@ -19,6 +20,7 @@ LS_RIGHT(count_valid_seen);
 LS_RIGHT(executor_run);
 LS_RIGHT(micro_batch_losses);
 LS_RIGHT(stage_backward);
+LS_RIGHT(embed_backward);
 LS_RIGHT(executor_finish);
 LS_RIGHT(send_receive);
 LS_RIGHT(add_uses);
@@ -97,15 +99,28 @@ ls_sequence_losses ls_micro_batch_losses(const ls_micro_batch *mb, ls_valid *ret
     return losses;
 }
 
+/* What is added to the seed while layers are computed again. */
+static uint64_t wrong_seed(const ls_stage *stage)
+{
+    return ls_faulty(LS_FAULT_DROPOUT_MASK) && stage->setup.recompute == LS_RECOMPUTE_LAYER;
+}
+
 ls_status ls_stage_backward(ls_stage *stage, ls_micro_batch *mb, const ls_real *dx, ls_valid valid,
                             const ls_real **ret_dx)
 {
-    const bool mask =
-        ls_faulty(LS_FAULT_DROPOUT_MASK) && stage->setup.recompute == LS_RECOMPUTE_LAYER;
     if (ls_faulty(LS_FAULT_MEAN_OF_MEANS)) valid = own_valid(&mb->batch);
-    if (mask) mb->batch.seed++;
+    mb->batch.seed += wrong_seed(stage);
     const ls_status status = right_stage_backward(stage, mb, dx, valid, ret_dx);
-    if (mask) mb->batch.seed--;
+    mb->batch.seed -= wrong_seed(stage);
+    return status;
+}
+
+/* The embedding is not computed again: its mask is the right one. */
+ls_status ls_embed_backward(ls_stage *stage, ls_micro_batch *mb, ls_real *dx)
+{
+    mb->batch.seed -= wrong_seed(stage);
+    const ls_status status = right_embed_backward(stage, mb, dx);
+    mb->batch.seed += wrong_seed(stage);
     return status;
 }
 
