@@ -122,6 +122,7 @@ START_TEST(openblas)
 {
     static const grid grids[] = {
         {1, 2, 2, 1}, {3, 1, 1, 1}, {1, 1, 1, 4}, {2, 1, 3, 1}, {1, 3, 1, 2}};
+    if (!ls_engine_available(LS_ENGINE_OPENBLAS)) SKIP_TEST("built without OpenBLAS");
     begin(names[_i], 3, LS_ENGINE_OPENBLAS);
     TRY(grids);
     net_run_end(&run);

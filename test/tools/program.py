@@ -103,7 +103,7 @@ def start_with(*modules):
     """A test that needs modules begins again in a python3 that has them, or is skipped."""
     python = python_with(*modules)
     if python is None:
-        print(f"no python3 with {', '.join(modules)} is here")
+        print(f"skipped: no python3 with {', '.join(modules)} is here")
         sys.exit(77)
     if python != sys.executable:
         os.execve(python, [python, *sys.argv], {**os.environ, "LOCKSTEP_PYTHON": python})

@@ -298,6 +298,7 @@ def main():
             good += ["--gemm openblas", "--gemm=openblas --seed 3"] + chapter.get("openblas", [])
         else:
             expect_refusal(name, program, "--gemm openblas", "OpenBLAS")
+            print("skipped: --gemm openblas: built without OpenBLAS")
     outputs = {}
     for line in good:
         status, out, err = run(program, line)

@@ -161,6 +161,8 @@ def count_cases():
     for log, meson_status, status, last in (
             (ok + ok, 0, 0, "2 passed, 0 failed"),
             (ok + skip, 0, 0, "1 passed, 0 failed, 1 skipped"),
+            (ok + skip.replace('"}', '", "stdout": "skipped: why\\n"}'), 0, 0,
+             "1 passed, 0 failed, 1 skipped"),
             (ok + cases, 0, 0, "2 passed, 0 failed, 2 skipped"),
             (ok + bad, 1, 1, "1 passed, 1 failed"), (ok, 2, 1, "1 passed, 1 failed"),
             ("", 0, 1, "0 passed, 0 failed"), (None, 0, 1, "0 passed, 1 failed"),

@@ -87,7 +87,7 @@ def main():
     root, program, judges = sys.argv[1], sys.argv[2], sys.argv[3:]
     python = p.python_with("torch")
     if python is None:
-        print("no python3 with torch is here")
+        print("skipped: no python3 with torch is here")
         sys.exit(SKIPPED)
     checks = p.Checks()
     with tempfile.TemporaryDirectory() as folder:

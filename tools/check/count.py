@@ -38,6 +38,9 @@ def main():
     for name, why in cases:
         print(f"lockstep: skipped in {name}: {why}")
     named = {name for name, _ in cases}
+    for name, result in skipped:
+        if name not in named:
+            print(f"lockstep: {result}: {name}")
     count = len(cases) + sum(name not in named for name, _ in skipped)
     print(f"{len(passed)} passed, {len(failed)} failed" + (f", {count} skipped" if count else ""))
     return 0 if passed and not failed else 1
