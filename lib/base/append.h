@@ -7,6 +7,7 @@
 #ifndef LS_BASE_APPEND_H
 #define LS_BASE_APPEND_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 #include "lockstep/base/api.h"
@@ -14,5 +15,7 @@
 /* Writes at text[used], used < size, and returns the number of bytes that are there now: at most
  * size - 1, so that a further part finds an end. size 0: nothing is written, 0. */
 size_t ls_append(char *text, size_t size, size_t used, const char *format, ...) LS_PRINTF(4, 5);
+size_t ls_append_list(char *text, size_t size, size_t used, const char *format, va_list arguments)
+    LS_PRINTF(4, 0);
 
 #endif

@@ -77,13 +77,9 @@ exit:
 /* Makes room for one more entry in a growing array; false: no memory, the array as before. */
 static int grow(void **array, size_t used, size_t *room, size_t entry_bytes)
 {
-    if (used < *room) return 1;
-    size_t wanted = *room == 0 ? 16 : 2 * *room;
-    void *larger = realloc(*array, wanted * entry_bytes);
-    if (larger == NULL) return 0;
-    *array = larger;
-    *room = wanted;
-    return 1;
+    void *larger = ls_grown(*array, used, room, entry_bytes);
+    if (larger != NULL) *array = larger;
+    return larger != NULL;
 }
 
 /* Puts a chunk with room for `needed` bytes at place `at`, where the array may end: one of the

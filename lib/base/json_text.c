@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/read_file.h"
 #include "base/thread_mode.h"
 #include "lockstep/base/show.h"
@@ -118,7 +119,7 @@ char *ls_json_write(const json_t *value, size_t flags)
     json_free_t json_free = NULL;
     ls_thread_mode mode;
     ls_thread_mode_set(&mode);
-    char *theirs = json_dumps(value, flags), *text = theirs ? strdup(theirs) : NULL;
+    char *theirs = json_dumps(value, flags), *text = theirs ? ls_text_copy(theirs) : NULL;
     ls_thread_mode_restore(&mode);
     /* The caller's program may have given jansson other functions than malloc and free. */
     json_get_alloc_funcs(NULL, &json_free);

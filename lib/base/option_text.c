@@ -4,16 +4,16 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/append.h"
 #include "base/thread_mode.h"
 #include "lockstep/base/show.h"
 
 /* Appends to a text of `size` bytes; what does not fit is left out. */
 LS_PRINTF(3, 4) static void append(char *buffer, size_t size, const char *format, ...)
 {
-    size_t used = strlen(buffer);
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(buffer + used, size - used, format, arguments);
+    ls_append_list(buffer, size, strlen(buffer), format, arguments);
     va_end(arguments);
 }
 

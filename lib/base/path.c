@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
+
 size_t ls_folder_length(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -13,7 +15,7 @@ size_t ls_folder_length(const char *path)
 static char *join(const char *start, size_t length, const char *between, const char *name)
 {
     const size_t middle = strlen(between), rest = strlen(name) + 1;
-    char *path = malloc(length + middle + rest);
+    char *path = ls_allocate(length + middle + rest, 1, 1, false);
     if (!path) return NULL;
     memcpy(path, start, length);
     memcpy(path + length, between, middle);

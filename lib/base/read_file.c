@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
+#include "base/size.h"
 
 /* A pipe or a device does not say how long it is, and may never end. */
 #define MOST_OF_A_STREAM ((size_t)1 << 30)
@@ -66,9 +68,7 @@ ls_status ls_read_file(const char *path, size_t most_bytes, unsigned char **ret_
         if (count == room || !bytes) {
             if (bytes || room == 0) room = room < 4096 ? 4096 : room * 2;
             if (room > most_bytes) room = most_bytes + 1;
-            unsigned char *grown = realloc(bytes, room + 1);
-            if (!grown) LS_FAIL(LS_ERR_MEMORY, "%s: no memory for %zu bytes", ls_show(path), room);
-            bytes = grown;
+            LS_RESIZE(bytes, ls_size_plus(room, 1));
         }
         size_t ask = room - count < (1 << 30) ? room - count : (1 << 30);
         if (!S_ISREG(about.st_mode)) LS_TRY(wait_for_bytes(file, path));

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/append.h"
 #include "base/utf8.h"
 
 enum { SLOTS = 8, ROOM = 512, LONGEST = 400 };
@@ -82,10 +83,8 @@ const char *ls_show_bytes(const void *data, size_t count)
             memcpy(out + used, "\\\\", 2);
             used += 2;
         } else {
-            for (size_t j = 0; j < taken; j++) {
-                snprintf(out + used, ROOM - used, "\\x%02x", (unsigned)bytes[i + j]);
-                used += 4;
-            }
+            for (size_t j = 0; j < taken; j++)
+                used = ls_append(out, ROOM, used, "\\x%02x", (unsigned)bytes[i + j]);
         }
         i += taken;
     }

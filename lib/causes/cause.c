@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
+#include "base/append.h"
 #include "causes/families.h"
 
 enum { TRANSFORMER = 1, NET = 2 };
@@ -72,9 +74,8 @@ static ls_status try_ranks(ls_search *search)
     double *values = NULL;
     unsigned char *held = NULL;
     if (!given || !(given->replicas_differ || is_cut_by_tokens(search))) goto exit;
-    values = malloc(search->n * sizeof *values);
-    held = malloc(search->n);
-    if (!values || !held) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what a rank holds");
+    LS_ROOM(values, search->n);
+    LS_ROOM(held, search->n);
     for (size_t b = 0; b < given->n_blocks; b++)
         if (given->blocks[b].rank >= 0 && given->blocks[b].rank < MOST)
             there[given->blocks[b].rank] = true;
@@ -130,19 +131,19 @@ static void weigh_one_number(ls_search *search, size_t wrong)
     if (search->n > 1 && causes_that_fit == 1 && wrong > 1) return;
     if (causes_that_fit == 1 && (search->of->own_inputs || best->cause == search->of->hint)) return;
     best->cause = LS_CAUSE_NONE;
+    char *text = best->evidence;
     if (wrong > 1)
-        length = (size_t)snprintf(best->evidence, sizeof best->evidence,
-                                  "%zu wrong elements choose among no mistakes; they are "
-                                  "consistent with:",
-                                  wrong);
+        length = ls_append(
+            text, LS_EVIDENCE, 0,
+            "%zu wrong elements choose among no mistakes; they are consistent with:", wrong);
     else
-        length = (size_t)snprintf(best->evidence, sizeof best->evidence,
-                                  "one number chooses among no mistakes; it is consistent with:");
-    for (int c = 1; c < LS_CAUSES && length < sizeof best->evidence; c++)
+        length = ls_append(text, LS_EVIDENCE, 0,
+                           "one number chooses among no mistakes; it is consistent with:");
+    for (int c = 1; c < LS_CAUSES; c++)
         if (search->fits[c])
-            length += (size_t)snprintf(best->evidence + length, sizeof best->evidence - length,
-                                       " %s;", ls_mistake_of((ls_cause)c)->sentence);
-    if (length < sizeof best->evidence) best->evidence[length - 1] = 0;
+            length =
+                ls_append(text, LS_EVIDENCE, length, " %s;", ls_mistake_of((ls_cause)c)->sentence);
+    if (length < LS_EVIDENCE - 1) text[length - 1] = 0;
     memset(search->fits, 0, sizeof search->fits);
 }
 
@@ -202,14 +203,10 @@ ls_status ls_cause_find(const ls_case *of, ls_suspicion *ret_suspicion)
         memset(ret_suspicion, 0, sizeof *ret_suspicion);
         return LS_OK;
     }
-    search.trial = malloc(2 * search.n * sizeof *search.trial);
-    if (!search.trial)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to find the cause of %s", search.node->name);
+    LS_ROOM(search.trial, 2 * search.n);
     search.trial_bound = search.trial + search.n;
-    search.values = calloc(graph->count, sizeof *search.values);
-    search.loaded = calloc(graph->count, sizeof *search.loaded);
-    if (!search.values || !search.loaded)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to find the cause of %s", search.node->name);
+    LS_NEW(search.values, graph->count);
+    LS_NEW(search.loaded, graph->count);
     memcpy(search.values, of->operands.values, graph->count * sizeof *search.values);
     mine.operands.values = search.values;
     search.only_hint = of->brief || of->hint != LS_CAUSE_NONE;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/partition/share.h"
+#include "base/append.h"
 #include "causes/families.h"
 
 /* ---- blocks of an axis of the result ---- */
@@ -61,10 +62,11 @@ static void try_blocks(ls_search *search, const axis *a, size_t count)
     }
     /* A few blocks that are copies of others are no order. */
     if (moved == 0 || (held < count && 2 * moved < count)) return;
-    int length = snprintf(text, sizeof text, "%zu blocks of %s are the right ones in the order",
-                          count, *a->name ? a->name : "the axis");
-    for (size_t b = 0; b < count && length < (int)sizeof text - 8; b++)
-        length += snprintf(text + length, sizeof text - (size_t)length, " %zu", from[b]);
+    size_t length =
+        ls_append(text, sizeof text, 0, "%zu blocks of %s are the right ones in the order", count,
+                  *a->name ? a->name : "the axis");
+    for (size_t b = 0; b < count && length < sizeof text - 8; b++)
+        length = ls_append(text, sizeof text, length, " %zu", from[b]);
     for (size_t o = 0; o < a->outer; o++)
         for (size_t e = 0; e < a->extent * a->inner; e++) {
             const size_t at = e / (block * a->inner);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "causes/families.h"
 
 /* ---- the loss and its gradient, token by token ---- */
@@ -42,8 +43,9 @@ static ls_status try_means(ls_search *search, const ls_cause_cut *cut)
     ls_status status = LS_OK;
     char text[LS_EVIDENCE];
     const size_t B = search->graph->B;
-    double *weights = malloc(2 * B * sizeof *weights), *others = weights ? weights + B : NULL;
-    if (!weights) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sequences' weights");
+    double *weights = NULL;
+    LS_ROOM(weights, 2 * B);
+    double *const others = weights + B;
     ls_weights_of_means(search, cut, true, weights);
     snprintf(
         text, sizeof text,
@@ -93,8 +95,8 @@ static ls_status try_factors(ls_search *search)
     ls_status status = LS_OK;
     char text[LS_EVIDENCE], size[64], number[16];
     const size_t all = ls_targets_in(search, 0, search->graph->B);
-    double *weights = malloc(search->graph->B * sizeof *weights);
-    if (!weights) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sequences' weights");
+    double *weights = NULL;
+    LS_ROOM(weights, search->graph->B);
     const double fitted = ls_search_ratio(search, search->of->right), k = ls_round_factor(fitted);
     const ls_cause cause = ls_search_factor(search, k);
     if (fabs(fitted - k) > 0.01 * k || k > 64 || k == (double)all) goto exit;
@@ -139,8 +141,8 @@ static ls_status try_counts(ls_search *search)
     const size_t B = search->graph->B;
     const bool order = search->node->make == LS_MAKE_GRADIENT &&
                        ls_search_concerns(search, 1u << LS_MAKE_ORDER_LOSS);
-    double *weights = malloc(B * sizeof *weights), factor;
-    if (!weights) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sequences' weights");
+    double *weights = NULL, factor;
+    LS_ROOM(weights, B);
     if (search->node->make == LS_MAKE_MEAN) try_mean_counts(search);
     for (int i = 0; ls_other_count_of(search, order, i, &factor, text); i++) {
         if (factor == 1 || (search->node->make == LS_MAKE_MEAN && search->of->own_inputs)) continue;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/append.h"
 #include "causes/families.h"
 
 /* Fewer rows than that may be a tensor's share of a mistake. */
@@ -14,7 +15,7 @@ ls_status ls_cause_corrupted(ls_search *search)
     const size_t width = node->n_dims > 0 ? node->dims[node->n_dims - 1] : 1;
     char text[LS_EVIDENCE], place[96];
     size_t wrong = 0, row = 0, rows = 0;
-    int length = 0;
+    size_t length = 0;
     if (search->best.cause != LS_CAUSE_NONE || search->held || !search->of->own_inputs)
         return LS_OK;
     if (node->n_dims < 2 || node->make == LS_MAKE_DROPOUT || search->n / width < ROWS) return LS_OK;
@@ -28,8 +29,7 @@ ls_status ls_cause_corrupted(ls_search *search)
     size_t rest = row, unit = search->n / width;
     for (int d = 0; d + 1 < node->n_dims; d++) {
         unit /= node->dims[d];
-        length += snprintf(place + length, sizeof place - (size_t)length, "%s%zu", d ? ", " : "",
-                           rest / unit);
+        length = ls_append(place, sizeof place, length, "%s%zu", d ? ", " : "", rest / unit);
         rest %= unit;
     }
     snprintf(text, sizeof text,

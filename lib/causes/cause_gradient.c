@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "causes/families.h"
 
 typedef struct moments {
@@ -25,8 +26,7 @@ static ls_status update_once(ls_search *search, const double *gradient, uint64_t
     LS_TRY(ls_change_begin(&change, &search->of->operands));
     LS_TRY(ls_change_value(&change, search->node->inputs[0], &g));
     LS_TRY(ls_change_param(&change, param, &w));
-    if (!(next = malloc(3 * n * sizeof *next)))
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for another update");
+    LS_ROOM(next, 3 * n);
     memcpy(g, gradient, n * sizeof *g);
     memcpy(w, weights, n * sizeof *w);
     update.t = t;
@@ -57,13 +57,13 @@ static ls_status try_two(ls_search *search, const double *first, const double *s
     const size_t n = search->n, count = search->graph->table->count;
     moments m = {0};
     bool done = false;
-    double *weights = malloc(5 * n * sizeof *weights), *bound = weights ? weights + n : NULL;
-    if (!weights) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for another update");
+    double *weights = NULL;
+    LS_ROOM(weights, 5 * n);
+    double *const bound = weights + n;
     m.values[0] = weights + 3 * n, m.values[1] = weights + 4 * n;
     for (int i = 0; i < 2; i++) {
         const double *const *given = i ? o->moment2 : o->moment1;
-        if (!(m.arrays[i] = calloc(count, sizeof *m.arrays[i])))
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for another update");
+        LS_NEW(m.arrays[i], count);
         for (size_t p = 0; given && p < count; p++) m.arrays[i][p] = given[p];
     }
     const double *before[2] = {m.arrays[0][param], m.arrays[1][param]};
@@ -108,8 +108,7 @@ static ls_status try_updates(ls_search *search)
     if (there) LS_TRY(ls_search_need(search, head, &there));
     if (there) LS_TRY(ls_search_need(search, whole, &both));
     if (!there || !both) goto exit;
-    if (!(uses = malloc(2 * search->n * sizeof *uses)))
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for another update");
+    LS_ROOM(uses, 2 * search->n);
     for (size_t i = 0; i < search->n; i++) {
         const double all = o->values[whole][i], factor = all != 0 ? g[i] / all : 0;
         uses[i] = factor * o->values[head][i];

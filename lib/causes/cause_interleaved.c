@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "causes/families.h"
 
 enum { FUSED = 3 };
@@ -96,10 +97,8 @@ static ls_status right_gradients(ls_search *search, const int *nodes, int n, dou
     *ret_done = true;
     for (int m = 0; m < n && *ret_done; m++) {
         const size_t count = ls_graph_elements(search->graph, nodes[m]);
-        values[m] = malloc(count * sizeof **values);
-        bounds[m] = malloc(count * sizeof **bounds);
-        if (!values[m] || !bounds[m])
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for fused matrices");
+        LS_ROOM(values[m], count);
+        LS_ROOM(bounds[m], count);
         LS_TRY(ls_search_need_inputs(search, nodes[m], NULL, ret_done));
         if (*ret_done)
             LS_TRY(ls_search_compute(search, nodes[m], &search->of->operands, values[m], bounds[m],

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "causes/cause_attention.h"
 
 int ls_search_heads(const ls_search *search)
@@ -178,8 +179,7 @@ ls_status ls_search_keys(ls_search *search)
         const int P = search->graph->nodes[heads].through;
         const bool own = P == search->of->node;
         const double *values = own ? search->candidate : NULL;
-        ranges = calloc(search->graph->B * search->graph->S, sizeof *ranges);
-        if (!ranges) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the keys of queries");
+        LS_NEW(ranges, search->graph->B * search->graph->S);
         if (!own) LS_TRY(ls_search_need(search, P, &there));
         if (!own && there) values = search->values[P];
         if (values && read_ranges(search, values, ranges)) LS_TRY(try_ranges(search, ranges));

@@ -1,5 +1,6 @@
 /* cause_net_grids.c - into which blocks a layer of a network may have been cut. */
 #include "lockstep/parallel/layout/net_grids.h"
+#include "base/append.h"
 #include "causes/cause_net.h"
 
 static size_t blocks_of(const ls_variant_grid *grid)
@@ -63,9 +64,9 @@ const char *ls_grid_text(const ls_variant_grid *grid, char text[64])
 {
     size_t used = 0;
     text[0] = '\0';
-    if (grid->samples > 1) used += (size_t)snprintf(text, 64, "%zu runs of images", grid->samples);
+    if (grid->samples > 1) used = ls_append(text, 64, used, "%zu runs of images", grid->samples);
     if (grid->down * grid->across > 1)
-        snprintf(text + used, 64 - used, "%s%zu x %zu blocks of pixels", used ? " x " : "",
-                 grid->down, grid->across);
+        ls_append(text, 64, used, "%s%zu x %zu blocks of pixels", used ? " x " : "", grid->down,
+                  grid->across);
     return text;
 }

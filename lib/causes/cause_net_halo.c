@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/allocate.h"
 #include "causes/cause_net.h"
 #include "step_graph/operation_net.h"
 
@@ -122,8 +123,8 @@ static ls_status is_along(const ls_search *search, const ls_variant_grid *grid, 
     const size_t pixels = node->dims[2] * node->dims[3];
     const ls_operands *o = &search->of->operands;
     const evaluation e = {.o = o, .graph = search->graph, .config = search->config, .B = 1};
-    bool *touching = calloc(pixels, sizeof *touching);
-    if (!touching) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the pixels of an image");
+    bool *touching = NULL;
+    LS_NEW(touching, pixels);
     for (size_t r = 0; r < search->graph->count; r++) {
         const ls_graph_node *reader = &search->graph->nodes[r];
         if (reader->phase != LS_GRAPH_FORWARD) break;

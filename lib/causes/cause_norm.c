@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
+#include "base/allocate.h"
+#include "base/append.h"
 #include "causes/cause_norm.h"
 #include "causes/cause_targets.h"
 
@@ -255,19 +257,19 @@ static ls_status try_counted_norms(norms *n)
             const double once = counted(n, tp, tied);
             for (size_t k = 1; k <= LS_NORM_RANKS; k++) {
                 if (k == 1 && tp == 1 && !tied) continue;
-                size_t length = (size_t)snprintf(text, sizeof text, "the norm counts");
+                size_t length = ls_append(text, sizeof text, 0, "the norm counts");
                 if (tp > 1)
-                    length += (size_t)snprintf(text + length, sizeof text - length,
-                                               " what every tp rank holds once per rank%s (tp %d)",
-                                               ls_search_size(search, (size_t)tp, size), tp);
+                    length = ls_append(text, sizeof text, length,
+                                       " what every tp rank holds once per rank%s (tp %d)",
+                                       ls_search_size(search, (size_t)tp, size), tp);
                 if (tied)
-                    length += (size_t)snprintf(text + length, sizeof text - length,
-                                               "%s the tied embedding on both of its stages",
-                                               tp > 1 ? ", and" : "");
+                    length = ls_append(text, sizeof text, length,
+                                       "%s the tied embedding on both of its stages",
+                                       tp > 1 ? ", and" : "");
                 if (k > 1)
-                    snprintf(text + length, sizeof text - length,
-                             "%s everything %zu times%s: sqrt(%zu) times as large",
-                             tp > 1 || tied ? ", and" : "", k, ls_search_size(search, k, size), k);
+                    ls_append(text, sizeof text, length,
+                              "%s everything %zu times%s: sqrt(%zu) times as large",
+                              tp > 1 || tied ? ", and" : "", k, ls_search_size(search, k, size), k);
                 LS_TRY(propose_norm(n, LS_CAUSE_REPLICAS_COUNTED, sqrt((double)k * once), text));
             }
         }
@@ -278,13 +280,11 @@ exit:
 /* ---- with rows that no file holds ---- */
 
 /* exp of the logits, added, of every token that has a target; else 0. */
-static double *sums_of_exponentials(const ls_batch *batch, const double *z, size_t V)
+static void sum_exponentials(const ls_batch *batch, const double *z, size_t V, double *sums)
 {
-    double *sums = calloc(batch->B * batch->S, sizeof *sums);
-    for (size_t t = 0; sums && t < batch->B * batch->S; t++)
+    for (size_t t = 0; t < batch->B * batch->S; t++)
         for (size_t j = 0; batch->targets[t] != LS_IGNORE && j < V; j++)
             sums[t] += exp(z[t * V + j]);
-    return sums;
 }
 
 /* Of one padded word, whose logit is 0 in each softmax over V + `padded` words: the squares of its
@@ -336,10 +336,10 @@ static ls_status try_padded_norms(norms *n)
     LS_TRY(ls_search_need(search, logits, &there));
     LS_TRY(ls_search_need(search, x, &also));
     if (!there || !also) goto exit;
-    sums = sums_of_exponentials(search->of->operands.batch, search->values[logits],
-                                search->config->vocab);
-    row = malloc(ls_graph_elements(graph, x) * sizeof *row);
-    if (!sums || !row) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for padded rows");
+    LS_NEW(sums, search->of->operands.batch->B * search->of->operands.batch->S);
+    LS_ROOM(row, ls_graph_elements(graph, x));
+    sum_exponentials(search->of->operands.batch, search->values[logits], search->config->vocab,
+                     sums);
     for (size_t i = 0, count = ls_search_paddings(search, words); i < count; i++) {
         const double more = squares_of_padded(search, logits, sums, words[i], row);
         snprintf(text, sizeof text,

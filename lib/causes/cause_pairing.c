@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
+#include "base/append.h"
 #include "causes/families.h"
 
 enum { SHARDS = 8 };
@@ -100,10 +102,10 @@ static ls_status try_found(ls_search *search, const pairing *p, int param)
         for (size_t j = 0; j < p->out; j++)
             w[i * p->out + j] = source < p->in ? p->w[source * p->out + j] : 0;
     }
-    int length = snprintf(text, sizeof text, "%zu shards of what %s reads meet its shards",
-                          p->count, search->graph->table->params[param].name);
-    for (size_t a = 0; a < p->count && length < (int)sizeof text - 8; a++)
-        length += snprintf(text + length, sizeof text - (size_t)length, " %zu", p->from[a]);
+    size_t length = ls_append(text, sizeof text, 0, "%zu shards of what %s reads meet its shards",
+                              p->count, search->graph->table->params[param].name);
+    for (size_t a = 0; a < p->count && length < sizeof text - 8; a++)
+        length = ls_append(text, sizeof text, length, " %zu", p->from[a]);
     LS_TRY(ls_search_evaluate(search, LS_CAUSE_SHARD_ORDER, &change.operands, text));
 exit:
     ls_change_end(&change);
@@ -122,8 +124,7 @@ ls_status ls_cause_pairing(ls_search *search)
     const double *x = search->of->operands.values[node->inputs[0]];
     if (w->cut != 0 || w->n_dims != 2 || !x || !search->of->operands.params[param]) goto exit;
     enum { ALL = SHARDS * SHARDS };
-    if (!(room = malloc((ALL * ALL + 2 * ALL) * sizeof *room)))
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for pairs of shards");
+    LS_ROOM(room, ALL * ALL + 2 * ALL);
     for (size_t T = 2; T <= SHARDS && !search->fits[LS_CAUSE_SHARD_ORDER]; T++) {
         pairing p = {.x = x,
                      .w = search->of->operands.params[param],

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
+#include "base/allocate.h"
 #include "causes/families.h"
 
 /* Adds a block, or writes it in its place. held: how often an element was met. */
@@ -43,12 +44,13 @@ static ls_status try_sum(ls_search *search)
     const ls_param *param = node->make == LS_MAKE_PARAM_GRADIENT
                                 ? &search->graph->table->params[node->params[0]]
                                 : NULL;
-    double *sum = calloc(search->n, sizeof *sum), *without = NULL;
-    unsigned char *held = calloc(search->n, 1);
+    double *sum = NULL, *without = NULL;
+    unsigned char *held = NULL;
     const double *own = search->candidate;
     ls_change change = {0};
     size_t copies = 0;
-    if (!sum || !held) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sum of replicas");
+    LS_NEW(sum, search->n);
+    LS_NEW(held, search->n);
     for (size_t b = 0; b < given->n_blocks; b++) lay(search, &given->blocks[b], true, sum, held);
     for (size_t i = 0; i < search->n; i++)
         if (held[i] > copies) copies = held[i];
@@ -57,8 +59,7 @@ static ls_status try_sum(ls_search *search)
     if (linear && node->params[1] >= 0) {
         double *bias;
         bool done = false;
-        if (!(without = malloc(search->n * sizeof *without)))
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the sum of replicas");
+        LS_ROOM(without, search->n);
         LS_TRY(ls_change_begin(&change, &search->of->operands));
         LS_TRY(ls_change_param(&change, node->params[1], &bias));
         memset(bias, 0,

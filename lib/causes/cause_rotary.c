@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
+#include "base/append.h"
 #include "causes/families.h"
 
 enum { TURNED = 1u << LS_MAKE_LINEAR_TURNED, PAIRS = 1024 };
@@ -96,8 +98,7 @@ static ls_status read_frequencies(ls_search *search, double *frequencies, bool *
     const size_t n = ls_graph_elements(search->graph, place);
     LS_TRY(ls_change_begin(&change, &search->of->operands));
     change.variant.unturned = true;
-    before = malloc(n * sizeof *before);
-    if (!before) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what is turned");
+    LS_ROOM(before, n);
     LS_TRY(ls_search_compute(search, place, &change.operands, before, NULL, ret_done));
     const size_t width = n / (search->graph->B * search->graph->S);
     for (size_t i = 0; *ret_done && i < pairs_of(search); i++)
@@ -171,10 +172,9 @@ static ls_status try_fitted(ls_search *search, const double *frequencies)
     const ls_variant variant = {.rope_frequencies = frequencies};
     size_t length = strnlen(text, sizeof text);
     for (size_t i = 0; i < pairs_of(search) && length < 120; i++)
-        length += (size_t)snprintf(text + length, sizeof text - length, " %.4g",
-                                   frequencies[i] / right_frequency(search, i));
-    snprintf(text + length, sizeof text - length, "%s times the right ones",
-             length >= 120 ? " ..." : "");
+        length = ls_append(text, sizeof text, length, " %.4g",
+                           frequencies[i] / right_frequency(search, i));
+    ls_append(text, sizeof text, length, "%s times the right ones", length >= 120 ? " ..." : "");
     return try(search, &variant, pairs_of(search), text);
 }
 

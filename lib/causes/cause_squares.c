@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "lockstep/base/widen.h"
+#include "base/allocate.h"
 #include "causes/cause_norm.h"
 
 void ls_squares_destroy(ls_squares **squares)
@@ -79,16 +80,13 @@ ls_status ls_squares_take(ls_search *search, const ls_squares **ret_squares)
     ls_squares *squares = NULL;
     if (*kept && (*kept)->step == search->of->step) goto exit;
     ls_squares_destroy(kept);
-    squares = calloc(1, sizeof *squares);
-    if (!squares || !(squares->first = calloc(table->count + 1, sizeof *squares->first)))
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the gradients' squares");
+    LS_NEW(squares, 1);
+    LS_NEW(squares->first, table->count + 1);
     squares->step = search->of->step;
     squares->there = true;
     for (size_t p = 0; p < table->count; p++)
         squares->first[p + 1] = squares->first[p] + granules_of(&table->params[p]);
-    squares->granules = calloc(squares->first[table->count] + 1, sizeof *squares->granules);
-    if (!squares->granules)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the gradients' squares");
+    LS_NEW(squares->granules, squares->first[table->count] + 1);
     for (size_t p = 0; p < table->count && squares->there; p++)
         if (!table->params[p].state) LS_TRY(add_param(squares, search, p));
     *kept = squares;

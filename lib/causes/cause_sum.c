@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lockstep/partition/share.h"
+#include "base/append.h"
 #include "causes/cause_sum.h"
 
 /* ---- what the factors say ---- */
@@ -174,7 +175,7 @@ static ls_status explain_counts(const ls_sum *s, ls_search *search)
     ls_status status = LS_OK;
     char text[LS_EVIDENCE], number[16];
     bool missing = false, other = false;
-    int length = snprintf(text, sizeof text, "granules count");
+    size_t length = ls_append(text, sizeof text, 0, "granules count");
     for (int g = 0; g < s->groups; g++) {
         const ls_addend *a = &s->group[g];
         if (a->granules < 2 && a->is_bias) continue;
@@ -186,12 +187,11 @@ static ls_status explain_counts(const ls_sum *s, ls_search *search)
             if (part->factor == 0) missing = true;
             if (part->factor != 1) other = true;
         }
-        for (size_t p = 0; a->granules > 1 && p < a->count && length < (int)sizeof text - 40; p++)
-            length += snprintf(text + length, sizeof text - (size_t)length, " %s",
+        for (size_t p = 0; a->granules > 1 && p < a->count && length < sizeof text - 40; p++)
+            length = ls_append(text, sizeof text, length, " %s",
                                ls_factor_text(s->parts.part[a->first + p].factor, number));
-        if (a->granules > 1 && length < (int)sizeof text - 40)
-            length += snprintf(text + length, sizeof text - (size_t)length, " times%s",
-                               g + 1 < s->groups ? ";" : "");
+        if (a->granules > 1 && length < sizeof text - 40)
+            length = ls_append(text, sizeof text, length, " times%s", g + 1 < s->groups ? ";" : "");
     }
     if (other)
         LS_TRY(ls_parts_propose(&s->parts, search,

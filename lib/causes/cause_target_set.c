@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lockstep/partition/share.h"
+#include "base/allocate.h"
 #include "causes/cause_targets.h"
 
 typedef struct target_set {
@@ -215,8 +216,7 @@ ls_status ls_search_target_set(ls_search *search)
     target_set set = {0};
     bool there = false, logits = false;
     if (!batch->targets || loss < 0 || search->fits[LS_CAUSE_TARGET_SHIFT]) goto exit;
-    set.targets = malloc(batch->B * batch->S * sizeof *set.targets);
-    if (!set.targets) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for other targets");
+    LS_ROOM(set.targets, batch->B * batch->S);
     const int z = graph->nodes[loss].inputs[0], dz = ls_graph_gradient(graph, z);
     if (search->of->node == dz) {
         read_set(search, search->candidate, search->config->vocab, NULL, &set);

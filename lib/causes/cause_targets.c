@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lockstep/partition/share.h"
+#include "base/allocate.h"
 #include "causes/cause_targets.h"
 
 /* ---- shifted targets, padded words ---- */
@@ -51,8 +52,7 @@ static ls_status try_targets(ls_search *search)
     char text[LS_EVIDENCE];
     int32_t *targets = NULL;
     if (!ls_search_can_concern(search, LS_TOKEN_LOSSES) || !batch->targets) goto exit;
-    if (!(targets = malloc(n * sizeof *targets)))
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for other targets");
+    LS_ROOM(targets, n);
     const size_t valid = ls_targets_in(search, 0, batch->B);
     for (int by = -1; by <= 1; by += 2)
         for (int end = 0; end < ENDS; end++)
@@ -144,8 +144,8 @@ static ls_status try_token_shards(ls_search *search)
     const size_t S = batch->S, n = batch->B * S;
     const double all = (double)targets_of_share(batch, (ls_share){0, S});
     char text[LS_EVIDENCE];
-    double *weights = malloc(n * sizeof *weights);
-    if (!weights) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for weights of tokens");
+    double *weights = NULL;
+    LS_ROOM(weights, n);
     for (size_t T = 2; T <= 8 && T <= S; T++)
         for (int divided = 1; divided >= 0; divided--) {
             for (size_t k = 0; k < T; k++) {

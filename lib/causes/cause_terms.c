@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/append.h"
 #include "causes/families.h"
 
 #define KIND(kind) (1u << LS_MAKE_##kind)
@@ -163,11 +164,11 @@ static ls_status try_bias_shards(ls_search *search, int param, bias_shards *of)
         const size_t source = from[e / of->share] * of->share + e % of->share;
         values[e] = source < of->width ? of->bias[source] : 0;
     }
-    int length =
-        snprintf(text, sizeof text, "of %zu ranks' shards of %s those are added:", of->count,
-                 search->graph->table->params[param].name);
-    for (size_t k = 0; k < of->count && length < (int)sizeof text - 8; k++)
-        length += snprintf(text + length, sizeof text - (size_t)length, " %zu", from[k]);
+    size_t length =
+        ls_append(text, sizeof text, 0, "of %zu ranks' shards of %s those are added:", of->count,
+                  search->graph->table->params[param].name);
+    for (size_t k = 0; k < of->count && length < sizeof text - 8; k++)
+        length = ls_append(text, sizeof text, length, " %zu", from[k]);
     LS_TRY(ls_search_evaluate(search, LS_CAUSE_WRONG_PARAM, &change.operands, text));
 exit:
     ls_change_end(&change);

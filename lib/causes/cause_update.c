@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
+#include "base/allocate.h"
 #include "causes/families.h"
 
 #define KIND(kind) (1u << LS_MAKE_##kind)
@@ -94,9 +95,9 @@ static ls_status replay(ls_search *search, ls_change *change, const double **mom
     const int node = search->of->node, param = search->node->params[0];
     const int clipped = search->node->inputs[0];
     const double *const now_gradient = change->values[clipped], *const now = change->params[param];
-    double *past = malloc(2 * search->n * sizeof *past);
+    double *past = NULL;
     *ret_there = true;
-    if (!past) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the steps before");
+    LS_ROOM(past, 2 * search->n);
     for (int which = 0; which < 2; which++) {
         ls_dtype dtype = LS_F64;
         const void *given = golden->files ? ls_golden_moment(golden, param, which, &dtype) : NULL;
@@ -139,10 +140,8 @@ static ls_status try_step(ls_search *search, const other_step *step, const char 
     if (step->fresh) change.operands.moment1 = change.operands.moment2 = NULL;
     if (step->history && search->of->golden && search->of->step > search->of->golden->first_step) {
         for (int i = 0; i < 2; i++) {
-            moments[i] = calloc(params, sizeof *moments[i]);
-            kept[i] = malloc(search->n * sizeof *kept[i]);
-            if (!moments[i] || !kept[i])
-                LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for other moments");
+            LS_NEW(moments[i], params);
+            LS_ROOM(kept[i], search->n);
         }
         change.operands.moment1 = moments[0], change.operands.moment2 = moments[1];
         LS_TRY(replay(search, &change, moments, kept, &there));

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "lockstep/partition/share.h"
+#include "base/append.h"
 #include "causes/families.h"
 
 enum { USES = 2 };
@@ -134,14 +135,11 @@ static ls_status explain_run(uses *u, ls_search *search)
         for (size_t i = 0; i < u->each; i++)
             u->parts.part[(size_t)use * u->each + i].factor =
                 !partial[use] || (i >= from && i < to) ? 1 : 0;
-    const int length = snprintf(
-        text, sizeof text,
-        "candidate%s is of %s %zu to %zu of %zu "
-        "alone",
+    const size_t length = ls_append(
+        text, sizeof text, 0, "candidate%s is of %s %zu to %zu of %zu alone",
         parts < u->count ? partial[0] ? "'s part from the input" : "'s part from the head" : "",
         ls_search_elements(search), from, to - 1, u->each);
-    if (*name)
-        snprintf(text + length, sizeof text - (size_t)length, " (%s %zu of %zu)", name, number, of);
+    if (*name) ls_append(text, sizeof text, length, " (%s %zu of %zu)", name, number, of);
     LS_TRY(ls_parts_propose(&u->parts, search,
                             parts < u->count ? LS_CAUSE_TIED_ONE_SIDE : not_reduced(search), text));
 exit:
@@ -175,7 +173,7 @@ static ls_status explain_counts(uses *u, ls_search *search)
     char text[LS_EVIDENCE], number[16];
     bool missing = false, other = false, any = false, uneven = false;
     double first = (double)NAN;
-    int length = snprintf(text, sizeof text, "%s count", ls_search_elements(search));
+    size_t length = ls_append(text, sizeof text, 0, "%s count", ls_search_elements(search));
     if (u->each < 2) goto exit;
     for (size_t p = 0; p < u->parts.count; p++) {
         const ls_part *part = &u->parts.part[p];
@@ -191,15 +189,15 @@ static ls_status explain_counts(uses *u, ls_search *search)
     if (!other || (!any && search->of->as_given && search->of->as_given->replicas_differ))
         goto exit;
     for (int use = 0; use < u->count; use++) {
-        for (size_t i = 0; i < u->each && length < (int)sizeof text - 60; i++)
-            length +=
-                snprintf(text + length, sizeof text - (size_t)length, " %s",
-                         ls_factor_text(u->parts.part[(size_t)use * u->each + i].factor, number));
+        for (size_t i = 0; i < u->each && length < sizeof text - 60; i++)
+            length =
+                ls_append(text, sizeof text, length, " %s",
+                          ls_factor_text(u->parts.part[(size_t)use * u->each + i].factor, number));
         if (u->count == 2)
-            length += snprintf(text + length, sizeof text - (size_t)length, " times in use as %s%s",
+            length = ls_append(text, sizeof text, length, " times in use as %s%s",
                                use == 0 ? "input" : "head", use == 0 ? "," : "");
     }
-    if (u->count == 1) snprintf(text + length, sizeof text - (size_t)length, " times");
+    if (u->count == 1) ls_append(text, sizeof text, length, " times");
     LS_TRY(ls_parts_propose(&u->parts, search,
                             missing ? not_reduced(search) : LS_CAUSE_REDUCED_TWICE, text));
 exit:

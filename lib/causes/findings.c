@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/thread_mode.h"
 #include "causes/findings_parts.h"
 
@@ -63,10 +64,8 @@ static ls_status find_cause(const struct ls_check *check, const ls_check_place *
     }
     LS_TRY(ls_check_load(&loaded, check, place, true, true));
     LS_TRY(ls_check_widen(&candidate, mine->dtype, mine->values, count));
-    right = malloc(count * sizeof *right);
-    bound = malloc(count * sizeof *bound);
-    if (!right || !bound)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to compute %s again", place->golden->name);
+    LS_ROOM(right, count);
+    LS_ROOM(bound, count);
     LS_TRY(ls_operation_evaluate(&loaded.operands, place->golden->node, loaded.precision, right,
                                  bound));
     if (!loaded.own) widen_bound(check, place, bound);
@@ -147,12 +146,11 @@ static ls_status find_missing(const struct ls_check *check, ls_finding *finding)
     ls_status status = LS_OK;
     const ls_golden_tensor *of = finding->tensor->golden;
     const size_t places = check->steps * check->nodes;
-    walk w = {check, finding, calloc(places + 1, sizeof *w.seen)};
+    walk w = {check, finding, NULL};
     size_t count;
-    finding->missing = calloc(places + 1, sizeof *finding->missing);
-    finding->before = calloc(places + 1, sizeof *finding->before);
-    if (!w.seen || !finding->missing || !finding->before)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what %s depends on", of->name);
+    LS_NEW(w.seen, places);
+    LS_NEW(finding->missing, places);
+    LS_NEW(finding->before, places);
     const int *list = ls_check_inputs(check, of->node, &count);
     for (size_t i = 0; i < count; i++) step_back(&w, ls_check_at(check, of->step, list[i]));
     list = ls_check_reads(check, of->node, &count);
@@ -195,18 +193,13 @@ static ls_status add_root(ls_findings *findings, const ls_judged *root,
             finding = ls_findings_share_missing(findings, &fresh);
     }
     if (!finding) {
-        ls_finding *more = realloc(findings->list, (findings->count + 1) * sizeof *findings->list);
-        if (!more) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what was found");
-        findings->list = more;
-        finding = &more[findings->count++];
+        LS_RESIZE(findings->list, findings->count + 1);
+        finding = &findings->list[findings->count++];
         *finding = fresh;
         memset(&fresh, 0, sizeof fresh);
     }
-    const ls_judged **tensors =
-        realloc(finding->tensors, (finding->count + 1) * sizeof *finding->tensors);
-    if (!tensors) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what was found");
-    finding->tensors = tensors;
-    tensors[finding->count++] = root;
+    LS_RESIZE(finding->tensors, finding->count + 1);
+    finding->tensors[finding->count++] = root;
 exit:
     free_finding(&fresh);
     return status;
@@ -271,11 +264,9 @@ static ls_status join_unnamed(ls_findings *findings)
             i++;
             continue;
         }
-        const ls_judged **tensors =
-            realloc(into->tensors, (into->count + unnamed->count) * sizeof *tensors);
-        if (!tensors) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what was found");
-        memcpy(tensors + into->count, unnamed->tensors, unnamed->count * sizeof *tensors);
-        into->tensors = tensors;
+        LS_RESIZE(into->tensors, into->count + unnamed->count);
+        memcpy(into->tensors + into->count, unnamed->tensors,
+               unnamed->count * sizeof *into->tensors);
         into->count += unnamed->count;
         free_finding(unnamed);
         findings->count--;
@@ -327,11 +318,12 @@ ls_status ls_findings_create(ls_findings **ret_findings, const ls_judgement *jud
 {
     ls_status status = LS_OK;
     ls_thread_mode mode;
-    ls_findings *findings = calloc(1, sizeof *findings);
-    root *roots = calloc(judgement->count + 1, sizeof *roots);
+    ls_findings *findings = NULL;
+    root *roots = NULL;
     size_t count = 0;
     ls_thread_mode_set(&mode);
-    if (!findings || !roots) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for what was found");
+    LS_NEW(findings, 1);
+    LS_NEW(roots, judgement->count + 1);
     findings->of = judgement;
     for (size_t i = 0; i < judgement->count; i++)
         if (is_root(judgement->inside, &judgement->tensors[i]))

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "lockstep/base/widen.h"
+#include "base/append.h"
 #include "causes/findings_parts.h"
 
 /* The first element that is no number where the golden one is; count: there is none. */
@@ -55,11 +56,11 @@ static void say_where(const ls_graph *graph, const ls_judged *judged, char *text
     const ls_graph_node *node = &graph->nodes[judged->golden->node];
     size_t at[LS_NODE_DIMS] = {0}, rest = first_nan(judged), length;
     for (int d = node->n_dims; d-- > 0; rest /= node->dims[d]) at[d] = rest % node->dims[d];
-    length = (size_t)snprintf(text, size, "not a number from %s", judged->golden->name);
-    for (int d = 0; d < node->n_dims && length < size; d++)
-        length += (size_t)snprintf(text + length, size - length, "%s%zu%s", d ? ", " : " [", at[d],
-                                   d + 1 < node->n_dims ? "" : "]");
-    if (length < size) snprintf(text + length, size - length, " on: no cause can be read from it");
+    length = ls_append(text, size, 0, "not a number from %s", judged->golden->name);
+    for (int d = 0; d < node->n_dims; d++)
+        length = ls_append(text, size, length, "%s%zu%s", d ? ", " : " [", at[d],
+                           d + 1 < node->n_dims ? "" : "]");
+    ls_append(text, size, length, " on: no cause can be read from it");
 }
 
 bool ls_findings_say_nothing(const ls_judgement *judgement, const ls_judged *judged,

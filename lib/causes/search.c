@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "base/append.h"
+
 /* ---- what an evaluation costs ---- */
 
 static double depth_of(const ls_graph *graph, const ls_graph_node *node)
@@ -130,9 +132,7 @@ const char *ls_search_size(const ls_search *search, size_t k, char text[64])
     size_t length = 0;
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
         if (axes[i].size != k || length > 40) continue;
-        const int more =
-            snprintf(text + length, 64 - length, "%s%s", length ? " or " : " = ", axes[i].name);
-        length += (size_t)more;
+        length = ls_append(text, 64, length, "%s%s", length ? " or " : " = ", axes[i].name);
         if (i == 5 && length) break; /* a product with 1 is no news */
     }
     return text;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "causes/search.h"
 
 ls_status ls_change_begin(ls_change *change, const ls_operands *from)
@@ -14,12 +15,8 @@ ls_status ls_change_begin(ls_change *change, const ls_operands *from)
     if (from->batch) change->batch = *from->batch;
     change->operands.variant = &change->variant;
     if (from->batch) change->operands.batch = &change->batch;
-    change->room = nodes + params;
-    change->values = malloc(nodes * sizeof *change->values);
-    change->params = malloc(params * sizeof *change->params);
-    change->owned = malloc(change->room * sizeof *change->owned);
-    if (!change->values || !change->params || !change->owned)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a hypothesis");
+    LS_ROOM(change->values, nodes);
+    LS_ROOM(change->params, params);
     memcpy(change->values, from->values, nodes * sizeof *change->values);
     memcpy(change->params, from->params, params * sizeof *change->params);
     change->operands.values = change->values;
@@ -45,8 +42,8 @@ static ls_status own(ls_change *change, const double **place, size_t n, double *
     for (size_t i = 0; i < change->n_owned; i++)
         if (change->owned[i] == *place) copy = change->owned[i];
     if (!copy) {
-        if (change->n_owned == change->room || !(copy = malloc(n * sizeof *copy)))
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a hypothesis");
+        LS_GROW(change->owned, change->n_owned, change->room);
+        LS_ROOM(copy, n);
         memcpy(copy, *place, n * sizeof *copy);
         change->owned[change->n_owned++] = copy;
         *place = copy;

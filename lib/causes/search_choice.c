@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/append.h"
 #include "causes/search.h"
 
 void ls_choice_begin(ls_choice *choice, ls_search *search, ls_cause cause)
@@ -41,14 +42,13 @@ static void add_others(const ls_choice *choice, char *text, size_t room)
     const size_t named = choice->count < LS_CHOICES ? choice->count : LS_CHOICES;
     size_t length = 0, told = 0;
     text[0] = 0;
-    for (size_t i = 0; i < named && length < room; i++) {
+    for (size_t i = 0; i < named; i++) {
         if (i == choice->chosen) continue;
         const char *between = told == 0 ? " (" : told + 2 < named ? ", " : " and ";
-        length += (size_t)snprintf(text + length, room - length, "%s%s", between, choice->names[i]);
+        length = ls_append(text, room, length, "%s%s", between, choice->names[i]);
         told++;
     }
-    if (told > 0 && length < room)
-        snprintf(text + length, room - length, " fit%s too)", told == 1 ? "s" : "");
+    if (told > 0) ls_append(text, room, length, " fit%s too)", told == 1 ? "s" : "");
 }
 
 void ls_choice_end(ls_choice *choice)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "causes/search.h"
 
 enum { STEPS = 8, EVALUATIONS = 9 + 2 * STEPS };
@@ -64,8 +65,7 @@ ls_status ls_search_fit(ls_search *search, size_t member, double right, double *
     fit f = {.search = search, .member = member};
     *ret_done = false;
     LS_TRY(ls_change_begin(&f.change, &search->of->operands));
-    f.values = malloc(2 * search->n * sizeof *f.values);
-    if (!f.values) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to fit a number");
+    LS_ROOM(f.values, 2 * search->n);
     f.moved = f.values + search->n;
     LS_TRY(first_guess(&f, right, &at));
     for (int i = 0; i < STEPS && f.done && fabs(step) > 1e-8; i++) {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/allocate.h"
 #include "causes/search.h"
 
 void ls_parts_add(ls_parts *parts, const ls_search *search, bool is_param, int index, size_t inner,
@@ -71,12 +72,10 @@ static ls_status begin(fit *f, const ls_search *s, size_t columns)
     const size_t most = s->n < FIT_ROWS ? s->n : FIT_ROWS;
     size_t wrong = 0;
     f->columns = columns;
-    f->place = malloc(most * sizeof *f->place);
-    f->y = malloc(most * sizeof *f->y);
-    f->a = malloc(most * columns * sizeof *f->a);
-    f->normal = calloc(columns * (columns + 1), sizeof *f->normal);
-    if (!f->place || !f->y || !f->a || !f->normal)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to fit the parts of %s", s->node->name);
+    LS_ROOM(f->place, most);
+    LS_ROOM(f->y, most);
+    LS_ROOM(f->a, most * columns);
+    LS_NEW(f->normal, columns * (columns + 1));
     for (size_t i = 0; i < s->n; i++) wrong += ls_search_is_wrong(s, i);
     const size_t step = s->n <= most ? 1 : 2 * s->n / most + 1;
     const size_t wrong_step = 2 * wrong / most + 1;

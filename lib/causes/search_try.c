@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
+#include "base/allocate.h"
 #include "causes/search.h"
 
 static const ls_candidate_tensor *candidate_tensor(const ls_search *search, int node)
@@ -28,9 +29,7 @@ ls_status ls_search_need(ls_search *search, int node, bool *ret_there)
     const size_t n = ls_graph_elements(search->graph, node);
     *ret_there = search->values[node] != NULL;
     if (*ret_there || (!mine && !golden)) goto exit;
-    search->loaded[node] = malloc(n * sizeof *search->loaded[node]);
-    if (!search->loaded[node])
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %s", search->graph->nodes[node].name);
+    LS_ROOM(search->loaded[node], n);
     ls_widen(LS_F64, search->loaded[node], mine ? mine->dtype : golden->dtype,
              mine ? mine->values : golden->values, n);
     search->values[node] = search->loaded[node];
@@ -133,10 +132,11 @@ static ls_status try_upstream(ls_search *search, ls_cause cause, unsigned kinds,
     ls_status status = LS_OK;
     const ls_graph *graph = search->graph;
     const int target = search->of->node;
-    bool *needed = calloc(2 * graph->count, sizeof *needed), *changed = needed + graph->count;
-    double **made = calloc(graph->count, sizeof *made);
-    bool done = true;
-    if (!needed || !made) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a hypothesis");
+    bool *needed = NULL, *changed = NULL, done = true;
+    double **made = NULL;
+    LS_NEW(needed, graph->count);
+    LS_NEW(changed, graph->count);
+    LS_NEW(made, graph->count);
     mark_needed(search, needed);
     for (int i = 0; i <= target && done; i++) {
         const ls_graph_node *node = &graph->nodes[i];
@@ -149,8 +149,7 @@ static ls_status try_upstream(ls_search *search, ls_cause cause, unsigned kinds,
             LS_TRY(ls_search_evaluate(search, cause, &change->operands, text));
             continue;
         }
-        made[i] = malloc(ls_graph_elements(graph, i) * sizeof **made);
-        if (!made[i]) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a hypothesis");
+        LS_ROOM(made[i], ls_graph_elements(graph, i));
         LS_TRY(ls_search_compute(search, i, &change->operands, made[i], NULL, &done));
         change->values[i] = made[i];
     }
@@ -161,6 +160,7 @@ exit:
     }
     free(made);
     free(needed);
+    free(changed);
     return status;
 }
 

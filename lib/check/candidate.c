@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 #include "check/candidate_files.h"
 #include "golden/golden_files.h"
 
@@ -94,10 +95,8 @@ static ls_status put_together(ls_candidate *candidate, const ls_golden *golden)
                 "\"stepN/NAME\" as its manifest lists them",
                 ls_show(files->path), files->ignored);
     qsort(files->pieces, files->n_pieces, sizeof *files->pieces, compare_pieces);
-    files->blocks = calloc(files->n_pieces, sizeof *files->blocks);
-    candidate->tensors = calloc(files->n_pieces, sizeof *candidate->tensors);
-    if (!files->blocks || !candidate->tensors)
-        LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(files->path));
+    LS_NEW(files->blocks, files->n_pieces);
+    LS_NEW(candidate->tensors, files->n_pieces);
     for (size_t i = 0; i < files->n_pieces; i++) files->blocks[i] = files->pieces[i].block;
     for (size_t i = 0, end; i < files->n_pieces; i = end) {
         for (end = i;
@@ -132,10 +131,9 @@ ls_status ls_candidate_open(ls_candidate **ret_candidate, const ls_golden *golde
                             const char *map)
 {
     ls_status status = LS_OK;
-    ls_candidate *candidate = calloc(1, sizeof *candidate);
-    if (candidate) candidate->files = calloc(1, sizeof *candidate->files);
-    if (!candidate || !candidate->files)
-        LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
+    ls_candidate *candidate = NULL;
+    LS_NEW(candidate, 1);
+    LS_NEW(candidate->files, 1);
     ls_candidate_files *files = candidate->files;
     if (map) LS_TRY(open_map(files, golden, map));
     LS_TRY(ls_candidate_files_open(files, golden, path));

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/show.h"
 #include "lockstep/base/widen.h"
+#include "base/allocate.h"
 #include "check/candidate_files.h"
 #include "golden/golden_files.h"
 
@@ -275,10 +276,9 @@ ls_status ls_candidate_assemble(ls_candidate_files *files, const ls_golden *gold
         a.values = (unsigned char *)(uintptr_t)blocks->values;
         for (size_t b = 1; b < count; b++) compare(&a, b, 0, of->count, blocks[b].values);
     } else {
-        LS_TRY(ls_candidate_own(files, of->count * a.element_bytes, pieces->name, &memory));
+        LS_TRY(ls_candidate_own(files, of->count * a.element_bytes, &memory));
         a.values = memory;
-        a.there = calloc(of->count / 64 + 1, sizeof *a.there);
-        if (!a.there) LS_FAIL(LS_ERR_MEMORY, "no memory to put %s together", ls_show(pieces->name));
+        LS_NEW(a.there, of->count / 64 + 1);
         for (size_t b = 0; b < count; b++) put_block(&a, b);
         LS_TRY(check_holes(&a, pieces));
         tensor.values = memory;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/allocate.h"
 #include "base/error_record.h"
 #include "base/path.h"
 #include "lockstep/base/show.h"
@@ -35,20 +36,13 @@ static ls_status add(ls_candidate_files *files, const char *folder, const char *
     if (files->count == MOST_FILES)
         LS_FAIL(LS_ERR_INPUT, "%s: more than %d safetensors files", ls_show(files->path),
                 MOST_FILES);
-    if (files->count == files->room) {
-        const size_t room = 2 * files->room + 16;
-        ls_candidate_file *grown = realloc(files->files, room * sizeof *grown);
-        if (!grown) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(files->path));
-        files->files = grown;
-        files->room = room;
-    }
+    LS_GROW(files->files, files->count, files->room);
     ls_candidate_file *file = &files->files[files->count];
     *file = (ls_candidate_file){NULL, -1, NULL};
     if (folder)
         LS_TRY(ls_manifest_path(&file->path, folder, name));
     else
-        file->path = strdup(name);
-    if (!file->path) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(files->path));
+        LS_COPY(file->path, name);
     files->count++;
 exit:
     return status;
@@ -220,8 +214,7 @@ static ls_status check_ranks(ls_candidate_files *files)
             LS_FAIL(LS_ERR_INPUT, "%s: is rank %d's of %d; they are numbered from 0 to %d",
                     ls_show(files->files[i].path), files->files[i].rank, files->ranks,
                     files->ranks - 1);
-    of = calloc((size_t)most + 1, sizeof *of);
-    if (!of) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(files->path));
+    LS_NEW(of, (size_t)most + 1);
     for (size_t i = 0; i < files->count; i++) {
         const ls_candidate_file *file = &files->files[i];
         if (file->rank < 0) continue;
@@ -289,8 +282,7 @@ ls_status ls_candidate_files_open(ls_candidate_files *files, const ls_golden *go
 {
     ls_status status = LS_OK;
     struct stat about;
-    files->path = strdup(path);
-    if (!files->path) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(path));
+    LS_COPY(files->path, path);
     if (stat(path, &about) != 0)
         LS_FAIL(errno == EACCES ? LS_ERR_IO : LS_ERR_INPUT, "%s: %s", ls_show(path),
                 ls_show_errno(errno));
@@ -330,19 +322,12 @@ void ls_candidate_files_close(ls_candidate_files *files)
     memset(files, 0, sizeof *files);
 }
 
-ls_status ls_candidate_own(ls_candidate_files *files, size_t bytes, const char *name,
-                           void **ret_memory)
+ls_status ls_candidate_own(ls_candidate_files *files, size_t bytes, void **ret_memory)
 {
     ls_status status = LS_OK;
-    if (files->n_owned == files->owned_room) {
-        const size_t room = 2 * files->owned_room + 16;
-        void **grown = realloc(files->owned, room * sizeof *grown);
-        if (!grown) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(files->path));
-        files->owned = grown;
-        files->owned_room = room;
-    }
-    void *memory = malloc(bytes + 1);
-    if (!memory) LS_FAIL(LS_ERR_MEMORY, "no memory for %zu bytes of %s", bytes, ls_show(name));
+    LS_GROW(files->owned, files->n_owned, files->owned_room);
+    void *memory = NULL;
+    LS_BYTES(memory, bytes);
     files->owned[files->n_owned++] = memory;
     *ret_memory = memory;
 exit:
@@ -361,13 +346,7 @@ ls_status ls_candidate_add(ls_candidate_files *files, const ls_golden *golden, u
                 ls_show(piece->block.file), ls_show(piece->name), (unsigned long long)step,
                 golden->graph->nodes[node].name);
     piece->golden = (size_t)(tensor - golden->tensors);
-    if (files->n_pieces == files->pieces_room) {
-        const size_t room = 2 * files->pieces_room + 64;
-        ls_candidate_piece *grown = realloc(files->pieces, room * sizeof *grown);
-        if (!grown) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(files->path));
-        files->pieces = grown;
-        files->pieces_room = room;
-    }
+    LS_GROW(files->pieces, files->n_pieces, files->pieces_room);
     files->pieces[files->n_pieces++] = *piece;
 exit:
     return status;

@@ -94,8 +94,7 @@ ls_status ls_candidate_assemble(ls_candidate_files *files, const ls_golden *gold
                                 const ls_candidate_piece *pieces, const ls_candidate_block *blocks,
                                 size_t count, ls_candidate_tensor *ret_tensor) LS_MUST_USE;
 
-/* Memory that goes with the candidate. Errors: LS_ERR_MEMORY, naming the tensor. */
-ls_status ls_candidate_own(ls_candidate_files *files, size_t bytes, const char *name,
-                           void **ret_memory) LS_MUST_USE;
+/* Memory that goes with the candidate. Errors: LS_ERR_MEMORY. */
+ls_status ls_candidate_own(ls_candidate_files *files, size_t bytes, void **ret_memory) LS_MUST_USE;
 
 #endif

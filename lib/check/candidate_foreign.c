@@ -52,8 +52,7 @@ static ls_status take_whole(const taker *t)
         piece.block.runs[d] = (ls_view_run){t->param->dims[d], 0, t->param->dims[d]};
     if (!lies_plainly(t->meaning->foreign)) {
         void *whole;
-        LS_TRY(
-            ls_candidate_own(t->files, ls_param_elements(t->param) * bytes, t->info->name, &whole));
+        LS_TRY(ls_candidate_own(t->files, ls_param_elements(t->param) * bytes, &whole));
         ls_foreign_whole_in(t->files->map, t->part->param, bytes, whole, t->info->data);
         piece.block.values = whole;
     }
@@ -114,7 +113,7 @@ static ls_status take_block(const taker *t, const ls_view_run cut[2])
     const size_t end = in.first + in.count < in.whole ? in.first + in.count : in.whole;
     if (out.count == 0 || in.first >= end) goto exit;
     in.count = end - in.first;
-    LS_TRY(ls_candidate_own(t->files, in.count * out.count * bytes, t->info->name, &memory));
+    LS_TRY(ls_candidate_own(t->files, in.count * out.count * bytes, &memory));
     for (size_t i = 0; i < in.count; i++)
         for (size_t o = 0; o < out.count; o++) {
             const size_t place = place_of(t->part, out.first + o) - by_output->first;

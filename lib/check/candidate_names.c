@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 #include "check/candidate_files.h"
 #include "golden/golden_files.h"
 
@@ -54,8 +55,8 @@ static ls_status nearest(const ls_golden *golden, const char *rest, const char *
     ls_status status = LS_OK;
     const ls_graph *graph = golden->graph;
     const size_t count = graph->count + golden->table->count;
-    const char **known = malloc(count * sizeof *known);
-    if (!known) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(rest));
+    const char **known = NULL;
+    LS_ROOM(known, count);
     for (size_t i = 0; i < graph->count; i++) known[i] = graph->nodes[i].name;
     for (size_t p = 0; p < golden->table->count; p++)
         known[graph->count + p] = golden->table->params[p].name;

@@ -7,6 +7,7 @@
 #include "lockstep/base/show.h"
 #include "lockstep/parallel/layout/net_grids.h"
 #include "lockstep/partition/share.h"
+#include "base/allocate.h"
 #include "check/candidate_files.h"
 #include "golden/golden_files.h"
 
@@ -70,8 +71,8 @@ ls_status ls_candidate_cut_text(const ls_candidate_file *file, const char *name,
                                 const char **ret_text)
 {
     ls_status status = LS_OK;
-    char *key = malloc(strlen(name) + sizeof "cut:");
-    if (!key) LS_FAIL(LS_ERR_MEMORY, "no memory to read %s", ls_show(file->path));
+    char *key = NULL;
+    LS_ROOM(key, strlen(name) + sizeof "cut:");
     sprintf(key, "cut:%s", name);
     *ret_text = ls_safetensors_metadata(file->file, key);
 exit:

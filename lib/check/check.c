@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/thread_mode.h"
 #include "lockstep/base/show.h"
 #include "lockstep/base/widen.h"
@@ -106,9 +107,7 @@ static ls_status list_judged(struct ls_check *check)
     ls_status status = LS_OK;
     ls_judgement *judgement = check->judgement;
     LS_TRY(find_missing(check));
-    judgement->tensors = calloc(check->golden->count, sizeof *judgement->tensors);
-    if (!judgement->tensors)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu verdicts", check->golden->count);
+    LS_NEW(judgement->tensors, check->golden->count);
     for (size_t i = 0; i < check->golden->count; i++) {
         const ls_golden_tensor *golden = &check->golden->tensors[i];
         ls_check_place *place = ls_check_at(check, golden->step, golden->node);
@@ -377,10 +376,10 @@ ls_status ls_check(ls_judgement **ret_judgement, const ls_golden *golden,
 {
     ls_status status = LS_OK;
     ls_thread_mode mode;
-    ls_judgement *judgement = calloc(1, sizeof *judgement);
+    ls_judgement *judgement = NULL;
     struct ls_check *check = NULL;
     ls_thread_mode_set(&mode);
-    if (!judgement) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a judgement");
+    LS_NEW(judgement, 1);
     LS_TRY(ls_check_state_create(&check, golden, candidate, options));
     judgement->inside = check;
     check->judgement = judgement;

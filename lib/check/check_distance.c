@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/allocate.h"
 #include "check/check_parts.h"
 
 void ls_check_count_outside(ls_check_outside *of, size_t i)
@@ -47,8 +48,8 @@ ls_status ls_check_deviations(ls_check_outside *of, const double *far, const dou
     static const double of_all = 1.5, of_rows = 3;
     ls_status status = LS_OK;
     const size_t groups = (count + run - 1) / run;
-    double *rows = malloc((groups + 1) * sizeof *rows);
-    if (!rows) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a bound per row");
+    double *rows = NULL;
+    LS_ROOM(rows, groups + 1);
     for (size_t g = 0; g < groups; g++) {
         const size_t first = g * run, n = count - first < run ? count - first : run;
         rows[g] = factor(of_rows, n) * ls_root_mean_square(deviation + first, n);

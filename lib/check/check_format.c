@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
+#include "base/allocate.h"
 #include "check/check_parts.h"
 
 /* Numbers of a format: `bits` significant ones, normal from 2^least on, up to `most`. */
@@ -37,8 +38,8 @@ ls_dtype ls_check_coarser(ls_dtype a, ls_dtype b)
 ls_status ls_check_widen(double **ret_values, ls_dtype dtype, const void *values, size_t count)
 {
     ls_status status = LS_OK;
-    double *wide = malloc((count ? count : 1) * sizeof *wide);
-    if (!wide) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu numbers to compare", count);
+    double *wide = NULL;
+    LS_ROOM(wide, count);
     ls_widen(LS_F64, wide, dtype, values, count);
     *ret_values = wide;
 exit:

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "check/check_parts.h"
 
 /* ---- values ---- */
@@ -18,10 +19,8 @@ static ls_status take_truth(ls_inspection *look, const struct ls_check *check,
     const double u = ls_precision_of(place->judged->format, 1).u;
     if (!isfinite(bound)) goto exit;
     if (!truth) truth = look->golden;
-    look->right = malloc(look->count * sizeof *look->right);
-    look->bound = malloc(look->count * sizeof *look->bound);
-    if (!look->right || !look->bound)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to look at %s", place->golden->name);
+    LS_ROOM(look->right, look->count);
+    LS_ROOM(look->bound, look->count);
     for (size_t i = 0; i < look->count; i++) {
         look->right[i] = truth[i];
         look->bound[i] = bound + u * fabs(truth[i]);
@@ -130,9 +129,7 @@ static ls_status describe_dimension(ls_inspection *look, const ls_graph *graph,
     if (of->touched == 1) of->period = 1;
     if (granule == 0) goto exit;
     of->blocks = (extent + granule - 1) / granule;
-    of->in_block = calloc(of->blocks + 1, sizeof *of->in_block);
-    if (!of->in_block)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to look at %s", look->judged->golden->name);
+    LS_NEW(of->in_block, of->blocks + 1);
     for (size_t i = 0; i < extent; i++) of->in_block[i / granule] += counts[i];
 exit:
     return status;
@@ -180,12 +177,7 @@ static ls_status find_places(ls_inspection *look, const ls_graph *graph)
     ls_status status = LS_OK;
     const ls_graph_node *node = &graph->nodes[look->judged->golden->node];
     size_t *counts[LS_NODE_DIMS] = {NULL};
-    for (int d = 0; d < node->n_dims; d++) {
-        counts[d] = calloc(node->dims[d] + 1, sizeof *counts[d]);
-        if (!counts[d])
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to look at %s",
-                    look->judged->golden->name);
-    }
+    for (int d = 0; d < node->n_dims; d++) LS_NEW(counts[d], node->dims[d] + 1);
     for (size_t i = 0; i < look->count; i++) {
         size_t rest = i;
         if (!is_off(look, i)) continue;
@@ -207,8 +199,8 @@ ls_status ls_inspection_create(ls_inspection **ret_look, const ls_judgement *jud
     ls_status status = LS_OK;
     const struct ls_check *check = judgement->inside;
     const ls_golden_tensor *golden = judged->golden;
-    ls_inspection *look = calloc(1, sizeof *look);
-    if (!look) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to look at %s", golden->name);
+    ls_inspection *look = NULL;
+    LS_NEW(look, 1);
     look->judged = judged;
     look->count = golden->count;
     LS_TRY(take_values(look, check, ls_check_at(check, golden->step, golden->node)));

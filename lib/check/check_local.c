@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/allocate.h"
 #include "check/check_parts.h"
 
 bool ls_check_allowed(double value, double right, double bound)
@@ -158,11 +159,9 @@ static ls_status compute_again(const struct ls_check *check, const ls_check_plac
     if (!ls_check_has_operation(check, place)) goto exit;
     LS_TRY(ls_check_load(&loaded, check, place, false, false));
     if (!loaded.own) goto exit;
-    of.right = malloc(count * sizeof *of.right);
-    of.bound = malloc(count * sizeof *of.bound);
-    of.deviation = malloc(count * sizeof *of.deviation);
-    if (!of.right || !of.bound || !of.deviation)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to compute %s again", place->golden->name);
+    LS_ROOM(of.right, count);
+    LS_ROOM(of.bound, count);
+    LS_ROOM(of.deviation, count);
     LS_TRY(ls_operation_judge(&loaded.operands, place->golden->node, loaded.precision, of.right,
                               of.bound, of.deviation));
     if (!(loaded.precision.partials > 0)) free(of.deviation), of.deviation = NULL;
@@ -194,10 +193,10 @@ ls_status ls_check_measure(const struct ls_check *check, ls_check_place *place)
     ls_status status = LS_OK;
     ls_judged *judged = place->judged;
     const ls_golden_tensor *golden = place->golden;
-    double *candidate = NULL, *mine = NULL, *far = malloc((golden->count + 1) * sizeof *far);
+    double *candidate = NULL, *mine = NULL, *far = NULL;
     again of = {NULL, NULL, NULL};
     const double *truth = NULL;
-    if (!far) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to measure %s", golden->name);
+    LS_ROOM(far, golden->count);
     LS_TRY(ls_check_widen(&candidate, judged->candidate->dtype, judged->candidate->values,
                           golden->count));
     if (check->golden->kind == LS_GOLDEN_INTEGERS) ls_check_one_zero(candidate, golden->count);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
+#include "base/allocate.h"
 #include "check/check_parts.h"
 #include "train/training.h"
 
@@ -27,16 +28,12 @@ static ls_status begin(ls_check_operands *loaded, const struct ls_check *check,
     const size_t params = check->graph->table->count;
     const ls_run *run = &check->golden->run;
     memset(loaded, 0, sizeof *loaded);
-    loaded->room = calloc(check->nodes + 3 * params + check->steps + 1, sizeof *loaded->room);
-    loaded->values = calloc(check->nodes + 1, sizeof *loaded->values);
-    loaded->params = calloc(params + 1, sizeof *loaded->params);
-    loaded->moment1 = calloc(params + 1, sizeof *loaded->moment1);
-    loaded->moment2 = calloc(params + 1, sizeof *loaded->moment2);
-    loaded->roundoff = calloc(check->nodes + 1, sizeof *loaded->roundoff);
-    if (!loaded->room || !loaded->values || !loaded->params || !loaded->moment1 ||
-        !loaded->moment2 || !loaded->roundoff)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the operands of %s",
-                place->golden->name);
+    LS_NEW(loaded->room, check->nodes + 3 * params + check->steps + 1);
+    LS_NEW(loaded->values, check->nodes + 1);
+    LS_NEW(loaded->params, params + 1);
+    LS_NEW(loaded->moment1, params + 1);
+    LS_NEW(loaded->moment2, params + 1);
+    LS_NEW(loaded->roundoff, check->nodes + 1);
     loaded->own = true;
     loaded->update = ls_step_update(run, place->golden->step);
     loaded->operands = (ls_operands){.graph = check->graph,
@@ -151,11 +148,9 @@ static ls_status load_moments(ls_check_operands *loaded, const struct ls_check *
     const size_t count = ls_param_elements(&check->graph->table->params[param]);
     const double *gradient_now = loaded->values[clipped], *param_now = loaded->params[param];
     const ls_update update_now = loaded->update;
-    double *room = calloc(2 * count + 1, sizeof *room), *gradient = NULL;
+    double *room = NULL, *gradient = NULL;
     *ret_there = true;
-    if (!room)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the moments of %s",
-                check->graph->table->params[param].name);
+    LS_NEW(room, 2 * count);
     loaded->room[loaded->rooms++] = room;
     LS_TRY(first_moments(loaded, check, param, room, room + count));
     for (uint64_t s = check->golden->first_step; s < step && *ret_there; s++) {

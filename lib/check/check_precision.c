@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/allocate.h"
 #include "check/check_parts.h"
 
 /* So many numbers that all fit a coarser format are no accident. Of fewer it is believed when
@@ -113,8 +114,8 @@ static ls_status find_narrow(struct ls_check *check, ls_dtype format)
     ls_status status = LS_OK;
     const size_t places = check->steps * check->nodes;
     size_t yes[KINDS] = {0}, of[KINDS] = {0};
-    bool shown = false, *telling = calloc(places + 1, sizeof *telling);
-    if (!telling) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the formats of tensors");
+    bool shown = false, *telling = NULL;
+    LS_NEW(telling, places);
     for (size_t i = 0; i < places; i++) {
         const ls_check_place *place = &check->places[i];
         if (!place->candidate) continue;

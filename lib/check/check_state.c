@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lockstep/base/widen.h"
+#include "base/allocate.h"
 #include "check/check_parts.h"
 
 ls_check_place *ls_check_at(const struct ls_check *check, uint64_t step, int node)
@@ -89,14 +90,12 @@ static ls_status list_all_reads(struct ls_check *check)
     ls_status status = LS_OK;
     const size_t params = check->graph->table->count;
     size_t used = 0, room = 4 * check->nodes + params;
-    int *reads = malloc(room * sizeof *reads);
-    if (!reads) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of operands");
+    int *reads = NULL;
+    LS_ROOM(reads, room);
     for (size_t n = 0; n < check->nodes; n++) {
         if (room - used < params) {
-            int *larger = realloc(reads, (2 * room + params) * sizeof *reads);
-            if (!larger) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of operands");
-            reads = larger;
             room = 2 * room + params;
+            LS_RESIZE(reads, room);
         }
         used += list_reads(check->graph, &check->graph->nodes[n], reads + used);
         check->reads_end[n] = used;
@@ -128,8 +127,8 @@ ls_status ls_check_state_create(struct ls_check **ret_check, const ls_golden *go
 {
     ls_status status = LS_OK;
     const size_t params = golden->table->count;
-    struct ls_check *check = calloc(1, sizeof *check);
-    if (!check) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a judgement");
+    struct ls_check *check = NULL;
+    LS_NEW(check, 1);
     check->golden = golden;
     check->candidate = candidate;
     if (options) check->options = *options;
@@ -137,12 +136,10 @@ ls_status ls_check_state_create(struct ls_check **ret_check, const ls_golden *go
     check->graph = golden->graph;
     check->nodes = golden->graph->count;
     check->steps = golden->steps;
-    check->places = calloc(check->nodes * check->steps + 1, sizeof *check->places);
-    check->reads_end = calloc(check->nodes + 1, sizeof *check->reads_end);
-    check->gradients = calloc(params + 1, sizeof *check->gradients);
-    check->updated = calloc(params + 1, sizeof *check->updated);
-    if (!check->places || !check->reads_end || !check->gradients || !check->updated)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a judgement");
+    LS_NEW(check->places, check->nodes * check->steps + 1);
+    LS_NEW(check->reads_end, check->nodes + 1);
+    LS_NEW(check->gradients, params + 1);
+    LS_NEW(check->updated, params + 1);
     for (size_t i = 0; i < golden->count; i++)
         ls_check_at(check, golden->tensors[i].step, golden->tensors[i].node)->golden =
             &golden->tensors[i];

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/allocate.h"
 #include "base/size.h"
 #include "comm/abort.h"
 #include "comm/barrier.h"
@@ -192,10 +193,8 @@ ls_status ls_group_scratch(ls_group *group, size_t bytes, void **ret_scratch)
 {
     ls_status status = LS_OK;
     if (group->scratch_bytes < bytes) {
-        void *larger = malloc(2 * bytes);
-        if (larger == NULL)
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu bytes in group %s", 2 * bytes,
-                    group->team->name);
+        void *larger = NULL;
+        LS_BYTES(larger, ls_size_product(2, bytes));
         free(group->scratch);
         group->scratch = larger;
         group->scratch_bytes = 2 * bytes;

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "base/allocate.h"
 #include "comm/wait_report.h"
 
 enum { UNSEEN = 0, ON_PATH, DONE };
@@ -108,7 +109,8 @@ ls_status ls_deadlock_check(const ls_rank *rank)
 {
     ls_status status = LS_OK;
     size_t n = (size_t)rank->world->n_ranks;
-    search s = {rank->world, calloc(n, sizeof *s.versions), calloc(n, 1), calloc(n, sizeof *s.path),
+    search s = {rank->world, ls_allocate(n, sizeof *s.versions, 1, true),
+                ls_allocate(n, sizeof *s.marks, 1, true), ls_allocate(n, sizeof *s.path, 1, true),
                 0};
     /* Without memory for it the question stays open; the time-out still comes. */
     if (s.versions != NULL && s.marks != NULL && s.path != NULL) LS_TRY(visit(&s, rank->index));

@@ -110,14 +110,10 @@ static ls_status make_room(ls_exchange *exchange, size_t n_receives, size_t sent
 {
     ls_status status = LS_OK;
     size_t size = (size_t)exchange->group->team->size;
-    exchange->receives = calloc(n_receives + 1, sizeof *exchange->receives);
-    exchange->sendings = calloc(size, sizeof *exchange->sendings);
-    exchange->packed = malloc(sent_bytes + 1);
-    exchange->incoming = malloc(incoming_bytes + 1);
-    if (exchange->receives == NULL || exchange->sendings == NULL || exchange->packed == NULL ||
-        exchange->incoming == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for an exchange of %zu bytes",
-                sent_bytes + incoming_bytes);
+    LS_NEW(exchange->receives, n_receives);
+    LS_NEW(exchange->sendings, size);
+    LS_BYTES(exchange->packed, sent_bytes);
+    LS_BYTES(exchange->incoming, incoming_bytes);
     exchange->bytes = sent_bytes + incoming_bytes;
     ls_memory_charge(exchange->group->rank->memory, LS_MEM_COMMUNICATION, exchange->bytes);
 exit:

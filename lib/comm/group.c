@@ -28,20 +28,14 @@ ls_status ls_team_create(ls_team **ret_team, ls_world *world, const char *name, 
                          const int *world_ranks)
 {
     ls_status status = LS_OK;
-    ls_team *team = aligned_alloc(_Alignof(ls_team), sizeof *team);
-    if (team == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for group %s", name);
-    memset(team, 0, sizeof *team);
+    ls_team *team = NULL;
     size_t n = (size_t)size;
-    team->name = strdup(name);
-    team->world_ranks = malloc(n * sizeof *team->world_ranks);
-    team->posts = aligned_alloc(_Alignof(ls_post), n * sizeof *team->posts);
-    team->mailboxes = aligned_alloc(_Alignof(ls_mailbox), n * sizeof *team->mailboxes);
-    if (team->name == NULL || team->world_ranks == NULL || team->posts == NULL ||
-        team->mailboxes == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for group %s of %d ranks", name, size);
+    LS_NEW(team, 1);
+    LS_COPY(team->name, name);
+    LS_ROOM(team->world_ranks, n);
+    LS_NEW(team->posts, n);
+    LS_NEW(team->mailboxes, n);
     memcpy(team->world_ranks, world_ranks, n * sizeof *team->world_ranks);
-    memset(team->posts, 0, n * sizeof *team->posts);
-    memset(team->mailboxes, 0, n * sizeof *team->mailboxes);
     for (size_t m = 0; m < n; m++) {
         atomic_init(&team->posts[m].arrivals, 0);
         atomic_init(&team->posts[m].gone, false);
@@ -75,10 +69,9 @@ void ls_group_destroy(ls_group **group)
 ls_status ls_group_create(ls_group **ret_group, ls_rank *rank, ls_team *team, int member)
 {
     ls_status status = LS_OK;
-    ls_group *group = calloc(1, sizeof *group);
-    if (group != NULL) group->forest = malloc(LS_FOREST_MAX * sizeof *group->forest);
-    if (group == NULL || group->forest == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a member of group %s", team->name);
+    ls_group *group = NULL;
+    LS_NEW(group, 1);
+    LS_ROOM(group->forest, LS_FOREST_MAX);
     group->team = team;
     group->rank = rank;
     group->member = member;

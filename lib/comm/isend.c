@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "comm/abort.h"
 #include "comm/collective.h"
 #include "comm/unreceived.h"
@@ -21,9 +22,7 @@ static ls_status take_record(ls_isend **ret_sending, ls_group *group)
     if (sending != NULL) {
         rank->spare_sendings = sending->next;
     } else {
-        sending = malloc(sizeof *sending);
-        if (sending == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a send under way");
-        memset(sending, 0, sizeof *sending);
+        LS_NEW(sending, 1);
         atomic_init(&sending->message.state, LS_MESSAGE_DONE);
     }
     sending->group = group;

@@ -58,11 +58,7 @@ ls_status ls_trace_open(ls_trace *trace, int n_ranks, ls_trace_lane **ret_lanes)
 {
     ls_status status = LS_OK;
     empty(trace);
-    size_t bytes = (size_t)n_ranks * sizeof *trace->lanes;
-    trace->lanes = aligned_alloc(_Alignof(ls_trace_lane), bytes);
-    if (trace->lanes == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace of %d ranks", n_ranks);
-    memset(trace->lanes, 0, bytes);
+    LS_NEW(trace->lanes, (size_t)n_ranks);
     trace->n_lanes = n_ranks;
     uint64_t now = ls_clock_ns();
     for (int r = 0; r < n_ranks; r++) trace->lanes[r].zero_ns = now;
@@ -85,11 +81,10 @@ static int by_first_member(const void *a, const void *b)
 static ls_status copy_group(ls_event_group *ret_group, const ls_team *team)
 {
     ls_status status = LS_OK;
-    size_t bytes = (size_t)team->size * sizeof *team->world_ranks;
-    ls_event_group group = {strdup(team->name), team->size, malloc(bytes)};
-    if (group.name == NULL || group.world_ranks == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace of group %s", team->name);
-    memcpy(group.world_ranks, team->world_ranks, bytes);
+    ls_event_group group = {NULL, team->size, NULL};
+    LS_COPY(group.name, team->name);
+    LS_ROOM(group.world_ranks, (size_t)team->size);
+    memcpy(group.world_ranks, team->world_ranks, (size_t)team->size * sizeof *group.world_ranks);
     *ret_group = group;
 exit:
     if (status != LS_OK) {

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "lockstep/base/clock.h"
+#include "base/allocate.h"
 
 enum {
-    FIRST_ROOM = 256,
     /* A label that comes within this time after the last event labels what has passed as well: an
      * event less, and no time lost. */
     AT_ONCE_NS = 2000
@@ -30,16 +30,12 @@ static ls_event_kind kind_of(ls_call_kind kind, bool buffered)
 
 static void append(ls_trace_lane *lane, const ls_event *event)
 {
-    if (lane->n == lane->room) {
-        size_t room = lane->room > 0 ? 2 * lane->room : FIRST_ROOM;
-        ls_event *larger = realloc(lane->events, room * sizeof *larger);
-        if (larger == NULL) {
-            lane->out_of_room = true;
-            return;
-        }
-        lane->events = larger;
-        lane->room = room;
+    ls_event *events = ls_grown(lane->events, lane->n, &lane->room, sizeof *events);
+    if (events == NULL) {
+        lane->out_of_room = true;
+        return;
     }
+    lane->events = events;
     lane->events[lane->n++] = *event;
 }
 
@@ -159,9 +155,9 @@ static const char *keep_word(ls_trace_lane *lane, const char *word)
     if (word == NULL) return NULL;
     for (size_t i = 0; i < lane->n_words; i++)
         if (strcmp(lane->words[i], word) == 0) return lane->words[i];
-    char **larger = realloc(lane->words, (lane->n_words + 1) * sizeof *larger);
+    char **larger = ls_resized(lane->words, lane->n_words + 1, sizeof *larger);
     if (larger != NULL) lane->words = larger;
-    char *copy = larger != NULL ? strdup(word) : NULL;
+    char *copy = larger != NULL ? ls_text_copy(word) : NULL;
     if (copy == NULL)
         lane->out_of_room = true;
     else

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/memory_account.h"
 
 static size_t data_bytes(const ls_message *message)
@@ -15,9 +16,8 @@ ls_status ls_unreceived_create(ls_message **ret_copy, ls_group *group, const ls_
     ls_status status = LS_OK;
     ls_rank *rank = group->rank;
     size_t bytes = data_bytes(send);
-    ls_message *copy = malloc(sizeof *copy + bytes);
-    if (copy == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a message of %zu bytes", bytes);
+    ls_message *copy = NULL;
+    LS_BYTES(copy, sizeof *copy + bytes);
     memset(copy, 0, sizeof *copy);
     copy->owner = rank;
     copy->sender = send->sender;

@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/append.h"
+
 void ls_wait_begin(ls_group *group, ls_call_kind kind)
 {
     ls_rank *rank = group->rank;
@@ -45,10 +47,8 @@ void ls_line_add(ls_line *line, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    size_t room = sizeof line->bytes - line->used;
-    int length = vsnprintf(line->bytes + line->used, room, format, arguments);
+    line->used = ls_append_list(line->bytes, sizeof line->bytes, line->used, format, arguments);
     va_end(arguments);
-    if (length > 0) line->used += (size_t)length < room ? (size_t)length : room - 1;
 }
 
 void ls_line_add_place(ls_line *line, const ls_rank *rank)

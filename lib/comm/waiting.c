@@ -2,6 +2,7 @@
 
 #include <time.h>
 
+#include "base/allocate.h"
 #include "comm/abort.h"
 #include "comm/deadlock.h"
 #include "comm/wait_report.h"
@@ -27,8 +28,7 @@ ls_status ls_parking_init(ls_parking *parking)
 #endif
     int error = pthread_cond_init(&parking->wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (error != 0)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a rank's condition variable");
+    if (error != 0) LS_NO_MEMORY("a rank's condition variable");
     pthread_mutex_init(&parking->mutex, NULL);
 exit:
     return status;

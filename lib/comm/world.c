@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/thread_mode.h"
 #include "comm/abort.h"
 #include "comm/group_state.h"
@@ -115,9 +116,8 @@ static ls_status world_create(ls_world **ret_world, int n_ranks, const ls_world_
     int n_parkings = 0;
     int *everybody = NULL;
     ls_team *team = NULL;
-    ls_world *world = aligned_alloc(_Alignof(ls_world), sizeof *world);
-    if (world == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a world");
-    memset(world, 0, sizeof *world);
+    ls_world *world = NULL;
+    LS_NEW(world, 1);
     pthread_mutex_init(&world->mutex, NULL);
     pthread_cond_init(&world->start, NULL);
     atomic_init(&world->aborted, 0);
@@ -129,11 +129,8 @@ static ls_status world_create(ls_world **ret_world, int n_ranks, const ls_world_
     world->failed_rank = -1;
 
     size_t n = (size_t)n_ranks;
-    world->ranks = aligned_alloc(_Alignof(ls_rank), n * sizeof *world->ranks);
-    if (world->ranks != NULL) memset(world->ranks, 0, n * sizeof *world->ranks);
-    everybody = malloc(n * sizeof *everybody);
-    if (world->ranks == NULL || everybody == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %d ranks", n_ranks);
+    LS_NEW(world->ranks, n);
+    LS_ROOM(everybody, n);
     for (int r = 0; r < n_ranks; r++) everybody[r] = r;
     LS_TRY(ls_team_create(&team, world, "world", n_ranks, everybody));
     for (; n_parkings < n_ranks; n_parkings++)

@@ -190,11 +190,9 @@ static ls_status add_lines(judging *j)
     for (int kind = 0; kind < LS_JUDGE_KINDS; kind++) {
         tally *t = &j->tallies[kind];
         if (t->line.cases + t->line.unsupported == 0) continue;
-        ls_judge_line *lines = realloc(j->report->lines, (j->report->n_lines + 1) * sizeof *lines);
-        if (lines == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a judgement");
-        j->report->lines = lines;
+        LS_RESIZE(j->report->lines, j->report->n_lines + 1);
         end_line(j, t);
-        lines[j->report->n_lines++] = t->line;
+        j->report->lines[j->report->n_lines++] = t->line;
     }
 exit:
     return status;

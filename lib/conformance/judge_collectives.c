@@ -305,7 +305,7 @@ static ls_status prepare_all_gather_columns(judge_trial *trial)
     shape->rows = rows[trial->number % 4];
     size_t used = 0;
     while (trial->label[used]) used++;
-    snprintf(trial->label + used, sizeof trial->label - used, ", rows %zu", shape->rows);
+    ls_append(trial->label, sizeof trial->label, used, ", rows %zu", shape->rows);
     LS_TRY(ls_trial_add(trial, "in", JUDGE_GIVEN, shape->rows, shape->n, 1, shape->starts, &in));
     ls_trial_draw(trial, in, RANGE);
     LS_TRY(ls_trial_add(trial, "out", JUDGE_WANTED, shape->rows, shape->n, 1, NULL, &out));

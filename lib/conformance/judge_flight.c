@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/thread.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/show.h"
@@ -261,18 +262,16 @@ ls_status ls_judge_fly(const judge_flight *flight, judge_landing *ret_landing)
     ls_status status = LS_OK;
     ls_thread thread;
     judge_landing landing = {.complete = flight->n_trials};
-    watched *w = calloc(1, sizeof *w);
-    judge_trial **trials = calloc(flight->n_trials + 1, sizeof *trials);
-    if (w == NULL || trials == NULL || ls_condition_init(&w->over_or_go) != LS_OK) {
-        free(w);
-        free(trials);
-        w = NULL;
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to run a case");
-    }
+    watched *w = NULL, *made = NULL;
+    judge_trial **trials = NULL;
+    LS_NEW(made, 1);
+    LS_NEW(trials, flight->n_trials);
     for (size_t k = 0; k < flight->n_trials; k++) trials[k] = flight->trials[k];
+    LS_TRY(ls_condition_init(&made->over_or_go));
+    w = made, made = NULL;
     w->flight = *flight;
     w->flight.trials = NULL;
-    w->trials = trials;
+    w->trials = trials, trials = NULL;
     w->calls = flight->n_trials * JUDGE_CALLS;
     pthread_mutex_init(&w->mutex, NULL);
     atomic_init(&w->failed_at, SIZE_MAX);
@@ -294,6 +293,8 @@ ls_status ls_judge_fly(const judge_flight *flight, judge_landing *ret_landing)
     }
     *ret_landing = landing;
 exit:
+    free(made);
+    free(trials);
     if (w != NULL && !(status == LS_OK && landing.hung)) watched_free(w);
     return status;
 }

@@ -96,11 +96,11 @@ static ls_status look(void *context, ls_rank *rank, const ls_view *view)
     double **values = &truth->values[place];
     if (!l->moved && !*values) {
         const size_t n = ls_graph_elements(truth->graph, node);
-        *values = truth->placed ? l->options->place(l->options->context, view->step, node)
-                                : malloc((n + 1) * sizeof **values);
-        if (!*values)
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu values of %s in binary64", n,
-                    truth->graph->nodes[node].name);
+        if (truth->placed)
+            *values = l->options->place(l->options->context, view->step, node);
+        else
+            LS_ROOM(*values, n);
+        if (!*values) LS_NO_MEMORY("values in binary64");
     }
     const ls_graph_node *of = &truth->graph->nodes[node];
     const double most = l->most ? most_of(l, view->step, node) : HUGE_VAL;
@@ -263,9 +263,10 @@ static ls_status set_rows(ls_truth *to, size_t i, const double *values, const ls
                           allowance a, double unit)
 {
     ls_status status = LS_OK;
-    double *rows = to->rows[i] = malloc((moved->groups + 1) * sizeof *rows);
     const double all = sqrt(moved->squares[moved->groups]);
-    if (!rows) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a bound per row");
+    double *rows = NULL;
+    LS_ROOM(rows, moved->groups);
+    to->rows[i] = rows;
     for (size_t g = 0; g < moved->groups; g++) {
         const size_t first = g * moved->run, left = moved->elements - first;
         const double value =
@@ -304,10 +305,9 @@ static ls_status set_wide_param(ls_truth *to, size_t i, const double *values, co
     const double *rounded = start->values[param], *given = start->given[param];
     allowance a = narrow;
     a.roundings = wide.roundings;
-    double *right = to->values[i] = malloc((n + 1) * sizeof *right);
-    if (!right)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a parameter's %zu values in binary64",
-                n);
+    double *right = NULL;
+    LS_ROOM(right, n);
+    to->values[i] = right;
     for (size_t e = 0; e < n; e++) right[e] = given[e] + (values[e] - rounded[e]);
     LS_TRY(set_bound(to, i, right, moved, a, ls_unit_roundoff(LS_F32)));
 exit:

@@ -42,11 +42,9 @@ double ls_rounded_to(ls_dtype dtype, double x)
 static ls_status make(const ls_param_table *table, double ***ret_arrays)
 {
     ls_status status = LS_OK;
-    double **arrays = *ret_arrays = calloc(table->count + 1, sizeof *arrays);
-    if (!arrays) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a table of parameters");
-    for (size_t p = 0; p < table->count; p++) {
-        LS_NEW(arrays[p], ls_param_elements(&table->params[p]) + 1);
-    }
+    LS_NEW(*ret_arrays, table->count);
+    for (size_t p = 0; p < table->count; p++)
+        LS_NEW((*ret_arrays)[p], ls_param_elements(&table->params[p]));
 exit:
     return status;
 }

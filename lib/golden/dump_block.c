@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "golden/golden_files.h"
 
 /* ---- boxes ---- */
@@ -124,13 +125,7 @@ static void copy_box(const dump_blocks *blocks, const dump_box *outer, const ls_
 static ls_status remember(dump_blocks *blocks, int rank, const dump_box *at)
 {
     ls_status status = LS_OK;
-    if (blocks->count == blocks->room) {
-        const size_t room = blocks->room ? 2 * blocks->room : 4;
-        dump_block *list = realloc(blocks->list, room * sizeof *list);
-        if (!list) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a list of %zu blocks", room);
-        blocks->list = list;
-        blocks->room = room;
-    }
+    LS_GROW(blocks->list, blocks->count, blocks->room);
     blocks->list[blocks->count++] = (dump_block){rank, *at};
 exit:
     return status;
@@ -197,8 +192,8 @@ static ls_status count_covered(dump_blocks *blocks)
 {
     ls_status status = LS_OK;
     const dump_tensor *t = blocks->of;
-    unsigned char *seen = calloc(t->count, 1);
-    if (!seen) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to look over %zu elements", t->count);
+    unsigned char *seen = NULL;
+    LS_NEW(seen, t->count);
     for (size_t i = 0; i < blocks->count; i++) {
         size_t length, whole, own;
         const dump_box *at = &blocks->list[i].at;

@@ -24,7 +24,7 @@ static ls_status members_of(const ls_event_group *group, json_t **ret_members)
     json_t *members = json_array();
     for (int i = 0; members && i < group->size; i++)
         json_array_append_new(members, json_integer(group->world_ranks[i]));
-    if (!members) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of calls");
+    if (!members) LS_NO_MEMORY("the list of calls");
     *ret_members = members;
 exit:
     return status;
@@ -37,7 +37,7 @@ static ls_status make_line(const ls_event_log *log, int rank, const ls_event *e,
     json_t *line =
         json_pack("{s:i, s:i, s:s, s:i, s:i, s:s}", "rank", rank, "step", e->step, "task", e->what,
                   "stage", e->stage, "micro_batch", e->micro_batch, "call", e->call);
-    if (!line) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of calls");
+    if (!line) LS_NO_MEMORY("the list of calls");
     if (e->peer >= 0) {
         json_object_set_new(line, "peer", json_integer(e->peer));
         json_object_set_new(line, "tag", json_integer(e->tag));
@@ -77,7 +77,7 @@ static ls_status append(lines *l, json_t *line)
 {
     ls_status status = LS_OK;
     char *text = ls_json_write(line, JSON_COMPACT);
-    if (!text) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of calls");
+    if (!text) LS_NO_MEMORY("the list of calls");
     const size_t length = strlen(text);
     if (l->used + length + 1 > l->room) LS_TRY(flush(l));
     if (length + 1 > l->room) {

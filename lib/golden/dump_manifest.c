@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/append.h"
 #include "base/json_text.h"
 #include "io/new_file.h"
 #include "lockstep/numerics/digest.h"
@@ -176,68 +177,46 @@ static json_t *tensors(const dump *d)
 
 /* ---- text ---- */
 
-/* A text that grows. */
-typedef struct page {
-    char *text; /* NULL: no memory */
-    size_t used, room;
-} page;
-
-static void append(page *p, const char *words)
-{
-    const size_t length = words ? strlen(words) : 0;
-    if (p->text && p->used + length + 1 > p->room) {
-        const size_t room = 2 * (p->used + length + 1);
-        char *grown = realloc(p->text, room);
-        if (!grown) free(p->text);
-        p->text = grown;
-        p->room = room;
-    }
-    if (!words || !p->text) {
-        free(p->text);
-        p->text = NULL;
-        return;
-    }
-    memcpy(p->text + p->used, words, length + 1);
-    p->used += length;
-}
-
-/* In one line. */
-static void append_json(page *p, const json_t *value)
+/* In one line; false: no memory. */
+static bool put_json(FILE *out, const json_t *value)
 {
     char *words = ls_json_write(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-    append(p, words);
+    if (words) fputs(words, out);
     free(words);
+    return words != NULL;
 }
 
-/* A line per key, and one per tensor. NULL: no memory. */
-static char *write_object(json_t *object)
+/* A line per key, and one per tensor. */
+static ls_status write_object(json_t *object, char **ret_text)
 {
-    page p = {malloc(1 << 16), 0, 1 << 16};
-    const char *key;
+    ls_status status = LS_OK;
+    const char *key, *before = "{\n ";
     json_t *value, *entry;
-    size_t i;
-    const char *before = "{\n ";
+    size_t i, size = 0;
+    bool whole = true;
+    FILE *out = open_memstream(ret_text, &size);
+    if (!out) LS_NO_MEMORY("the manifest");
     json_object_foreach(object, key, value)
     {
-        append(&p, before);
-        append(&p, "\"");
-        append(&p, key);
-        append(&p, "\": ");
+        fprintf(out, "%s\"%s\": ", before, key);
         before = ",\n ";
         if (strcmp(key, "tensors") != 0) {
-            append_json(&p, value);
+            whole &= put_json(out, value);
             continue;
         }
-        append(&p, "[");
+        fputs("[", out);
         json_array_foreach(value, i, entry)
         {
-            append(&p, i == 0 ? "\n  " : ",\n  ");
-            append_json(&p, entry);
+            fputs(i == 0 ? "\n  " : ",\n  ", out);
+            whole &= put_json(out, entry);
         }
-        append(&p, "\n ]");
+        fputs("\n ]", out);
     }
-    append(&p, "\n}\n");
-    return p.text;
+    fputs("\n}\n", out);
+    whole &= !ferror(out);
+    if (fclose(out) != 0 || !whole) LS_NO_MEMORY("the manifest");
+exit:
+    return status;
 }
 
 static ls_status write_text(dump *d, const char *name, const char *words)
@@ -294,8 +273,8 @@ ls_status ls_dump_write_manifest(dump *d, const char *digest)
         LS_TRY(ls_manifest_digest(all, sum));
         whole = json_object_set_new(all, LS_MANIFEST_DIGEST, text(sum)) == 0;
     }
-    if (whole) words = write_object(all);
-    if (!words) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the manifest");
+    if (!whole) LS_NO_MEMORY("the manifest");
+    LS_TRY(write_object(all, &words));
     LS_TRY(write_text(d, "manifest.json", words));
 exit:
     json_decref(all);
@@ -313,8 +292,8 @@ ls_status ls_dump_write_order(dump *d, const char *digest)
     const size_t room = sizeof layout_words + 8192; /* all texts below are shortened to fit */
     char *order = NULL;
     LS_ROOM(order, room);
-    size_t used = (size_t)snprintf(
-        order, room,
+    const size_t used = ls_append(
+        order, room, 0,
         "How to make this directory again\n\n"
         "command   %.4000s\n"
         "%-9s %.1000s\n"
@@ -330,12 +309,12 @@ ls_status ls_dump_write_order(dump *d, const char *digest)
         ls_engine_name(run->engine), run->config.name, run->dtype == LS_F64 ? "f64" : "f32",
         run->batch, run->seed, d->first_step, d->first_step + d->steps - 1, layout_words);
     if (digest)
-        snprintf(order + used, room - used, "digest    %s\n\n%s", digest,
-                 run->engine == LS_ENGINE_PORTABLE
-                     ? "With this engine the digest is the same on every machine and in every "
-                       "layout.\n"
-                     : "With this engine the digest is the same in every layout on one machine; "
-                       "another machine or\nversion of OpenBLAS gives another.\n");
+        ls_append(order, room, used, "digest    %s\n\n%s", digest,
+                  run->engine == LS_ENGINE_PORTABLE
+                      ? "With this engine the digest is the same on every machine and in every "
+                        "layout.\n"
+                      : "With this engine the digest is the same in every layout on one machine; "
+                        "another machine or\nversion of OpenBLAS gives another.\n");
     LS_TRY(write_text(d, "order.txt", order));
 exit:
     free(order);

@@ -79,14 +79,7 @@ static size_t rows_of(const piece *p, size_t *ret_length)
 static ls_status new_piece(rank_list *list, piece **ret_piece)
 {
     ls_status status = LS_OK;
-    if (list->count == list->room) {
-        const size_t room = list->room ? 2 * list->room : 256;
-        piece *pieces = realloc(list->pieces, room * sizeof *pieces);
-        if (!pieces)
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a list of %zu tensors", room);
-        list->pieces = pieces;
-        list->room = room;
-    }
+    LS_GROW(list->pieces, list->count, list->room);
     *ret_piece = &list->pieces[list->count];
     memset(*ret_piece, 0, sizeof **ret_piece);
 exit:

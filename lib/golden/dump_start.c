@@ -23,6 +23,7 @@
 #include "lockstep/base/widen.h"
 #include "lockstep/numerics/digest.h"
 #include "lockstep/numerics/random.h"
+#include "base/allocate.h"
 #include "golden/dump_parts.h"
 #include "train/checkpoint_file.h"
 #include "train/checkpoint_metadata.h"
@@ -187,10 +188,9 @@ static ls_status write_weights(dump *d, const ls_checkpoint_file *from, const ch
     const ls_initial *initial = d->run.initial;
     const bool goes_on = initial && (initial->step > 0 || initial->moment1 || initial->moment2);
     const int arrays = initial ? (goes_on ? LS_CHECKPOINT_ARRAYS : 1) : from ? from->arrays : 1;
-    void *narrow = malloc(most_elements(d->table) * sizeof(double) + 1);
-    void *values = malloc(most_elements(d->table) * sizeof(double) + 1);
-    if (!narrow || !values)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the largest parameter");
+    double *narrow = NULL, *values = NULL; /* room for any type */
+    LS_ROOM(narrow, most_elements(d->table));
+    LS_ROOM(values, most_elements(d->table));
     LS_TRY(ls_safetensors_create(&writer, path));
     LS_TRY(describe(d, writer));
     LS_TRY(declare(d, arrays, writer));

@@ -269,25 +269,17 @@ exit:
     return status;
 }
 
-/* Without slashes at the end, which texts would double. */
-static char *own_path(const char *path)
-{
-    char *own = strdup(path);
-    for (size_t n = own ? strlen(own) : 0; n > 1 && own[n - 1] == '/';) own[--n] = '\0';
-    return own;
-}
-
 ls_status ls_golden_open(ls_golden **ret_golden, const char *path)
 {
     ls_status status = LS_OK;
     char *manifest = NULL;
-    ls_golden *golden = calloc(1, sizeof *golden);
-    if (golden) golden->files = calloc(1, sizeof *golden->files);
-    if (!golden || !golden->files)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(path));
+    ls_golden *golden = NULL;
+    LS_NEW(golden, 1);
+    LS_NEW(golden->files, 1);
     ls_golden_files *files = golden->files;
-    files->path = own_path(path);
-    if (!files->path) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(path));
+    LS_COPY(files->path, path);
+    /* Slashes at the end would be double in texts. */
+    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/';) files->path[--n] = '\0';
     golden->path = files->path;
     LS_TRY(check_folder(path));
     LS_TRY(ls_manifest_path(&manifest, path, "manifest.json"));

@@ -44,18 +44,9 @@ ls_status ls_golden_aligned(ls_golden_files *files, const ls_tensor_info *info,
         *ret_values = info->data;
         return LS_OK;
     }
-    if (files->n_copies == files->room) {
-        const size_t room = 2 * files->room + 16;
-        void **grown = realloc(files->copies, room * sizeof *grown);
-        if (!grown)
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(files->path));
-        files->copies = grown;
-        files->room = room;
-    }
-    void *copy = malloc(info->elements * bytes + 1);
-    if (!copy)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the %" PRIu64 " elements of %s",
-                info->elements, ls_show(info->name));
+    LS_GROW(files->copies, files->n_copies, files->room);
+    void *copy = NULL;
+    LS_BYTES(copy, info->elements * bytes);
     memcpy(copy, info->data, info->elements * bytes);
     files->copies[files->n_copies++] = copy;
     *ret_values = copy;

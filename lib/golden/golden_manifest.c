@@ -98,7 +98,7 @@ ls_status ls_manifest_digest(const json_t *root, char ret_digest[65])
     json_t *rest = json_copy((json_t *)(uintptr_t)root);
     if (rest) (void)json_object_del(rest, LS_MANIFEST_DIGEST); /* it may not be there */
     if (rest) words = ls_json_write(rest, flags);
-    if (!words) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the digest of a manifest");
+    if (!words) LS_NO_MEMORY("the digest of a manifest");
     LS_TRY(ls_digest_create(&digest));
     LS_TRY(ls_digest_add(digest, LS_U8, words, strlen(words)));
     LS_TRY(ls_digest_finish(digest, ret_digest));

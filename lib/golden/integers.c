@@ -140,8 +140,7 @@ static void draw_bias(const making *m, double *values, size_t n, uint32_t stream
 static ls_status make_room(double **array, size_t n)
 {
     ls_status status = LS_OK;
-    if (!*array) *array = calloc(n + 1, sizeof **array);
-    if (!*array) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu integers", n);
+    if (!*array) LS_NEW(*array, n);
 exit:
     return status;
 }

@@ -13,6 +13,7 @@
 #include "io/image_parts.h"
 #include "lockstep/base/show.h"
 #include "base/allocate.h"
+#include "base/size.h"
 
 /* ---- one file ---- */
 
@@ -45,7 +46,7 @@ exit:
 /* ---- names ---- */
 
 typedef struct names {
-    size_t count;
+    size_t count, room;
     char **name;
 } names;
 
@@ -74,12 +75,7 @@ static int by_number(const void *left, const void *right)
 static ls_status add_name(names *list, const char *name)
 {
     ls_status status = LS_OK;
-    if ((list->count & (list->count - 1)) == 0) { /* full at each power of two */
-        const size_t room = list->count ? 2 * list->count : 1;
-        char **larger = realloc(list->name, room * sizeof *larger);
-        if (!larger) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu file names", room);
-        list->name = larger;
-    }
+    LS_GROW(list->name, list->count, list->room);
     char *copy = NULL;
     LS_COPY(copy, name);
     list->name[list->count++] = copy;
@@ -165,12 +161,8 @@ static ls_status make_room(collection *c)
     const size_t n = images->channels * images->height * images->width; /* below 2^28 */
     const size_t room = c->room ? 2 * c->room : 64;
     if (images->count < c->room) goto exit;
-    if (room > SIZE_MAX / n) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu images", room);
-    unsigned char *pixels = realloc(images->pixels, room * n);
-    if (pixels) images->pixels = pixels;
-    int32_t *labels = realloc(images->labels, room * sizeof *labels);
-    if (labels) images->labels = labels;
-    if (!pixels || !labels) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu images", room);
+    LS_RESIZE(images->pixels, ls_size_product(room, n));
+    LS_RESIZE(images->labels, room);
     c->room = room;
 exit:
     return status;
@@ -235,7 +227,7 @@ static ls_status add_label(collection *c, const char *folder, int32_t label)
     for (size_t i = 0; i < files.count; i++) {
         free(path);
         path = ls_path_inside(folder, files.name[i]);
-        if (!path) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a file name");
+        if (!path) LS_NO_MEMORY("a file name");
         LS_TRY(add_image(c, path, label));
     }
 exit:
@@ -260,7 +252,7 @@ ls_status ls_images_read(const char *folder, size_t channels, ls_images *ret_ima
     for (size_t i = 0; i < labels.count; i++) {
         free(path);
         path = ls_path_inside(folder, labels.name[i]);
-        if (!path) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a file name");
+        if (!path) LS_NO_MEMORY("a file name");
         LS_TRY(add_label(&c, path, (int32_t)i));
     }
     c.images.classes = labels.count;

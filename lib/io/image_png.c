@@ -40,10 +40,8 @@ ls_status ls_image_from_png(const char *path, const unsigned char *bytes, size_t
     png.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
     image = (ls_image){.channels = colour ? 3 : 1, .height = png.height, .width = png.width};
     const size_t levels = image.channels * image.height * image.width;
-    image.pixels = malloc(levels);
-    mixed = malloc(levels);
-    if (!image.pixels || !mixed)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the image %s", ls_show(path));
+    LS_ROOM(image.pixels, levels);
+    LS_ROOM(mixed, levels);
     if (!png_image_finish_read(&png, &black, mixed, 0, NULL))
         LS_FAIL(LS_ERR_INPUT, "%s: a damaged PNG: %s", ls_show(path), ls_show(png.message));
     take_apart(&image, mixed);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "io/image_parts.h"
 #include "lockstep/base/show.h"
 
@@ -123,9 +124,7 @@ ls_status ls_image_from_pnm(const char *path, const unsigned char *bytes, size_t
         LS_FAIL(LS_ERR_INPUT,
                 "%s: ends too early: %zu x %zu pixels need at least %zu bytes and there are %zu",
                 ls_show(path), image.height, image.width, needed, (size_t)(r.end - r.at));
-    image.pixels = malloc(levels);
-    if (!image.pixels)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the image %s", ls_show(path));
+    LS_ROOM(image.pixels, levels);
     LS_TRY(read_pixels(&r, &image, text, brightest));
     LS_TRY(check_end(&r, text));
     *ret_image = image;

@@ -169,8 +169,8 @@ static ls_status add(ls_new_folder *folder, const char *name, bool is_folder, co
 {
     ls_status status = LS_OK;
     size_t room = strlen(folder->temporary) + strlen(name) + 2;
-    part *p = malloc(sizeof *p + room);
-    if (!p) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(folder->name));
+    part *p = NULL;
+    LS_BYTES(p, sizeof *p + room);
     p->folder = is_folder;
     snprintf(p->path, room, "%s/%s", folder->temporary, name);
     p->next = atomic_load(&folder->all);

@@ -257,11 +257,10 @@ static ls_status read_tensors(ls_safetensors *file)
     if (most > file->most_tensors)
         LS_FAIL(LS_ERR_INPUT, "%s: has %zu tensors; at most %zu are expected", ls_show(file->path),
                 most, file->most_tensors);
-    file->tensors = calloc(most + 1, sizeof *file->tensors);
-    file->by_name = calloc(most + 1, sizeof *file->by_name);
-    file->names = end = malloc(file->header.bytes); /* a key is at least as long as its name */
-    if (!file->tensors || !file->by_name || !file->names)
-        LS_FAIL(LS_ERR_MEMORY, "%s: no memory for its %zu tensors", ls_show(file->path), most);
+    LS_NEW(file->tensors, most);
+    LS_NEW(file->by_name, most);
+    LS_ROOM(file->names, file->header.bytes); /* a key is at least as long as its name */
+    end = file->names;
     ls_json_open(&scan, file->header, '{');
     while (ls_json_next(&scan, &key, &value)) LS_TRY(read_member(file, label, key, value, &end));
     qsort(file->tensors, file->count, sizeof *file->tensors, compare_places);

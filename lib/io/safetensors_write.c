@@ -38,9 +38,9 @@ ls_status ls_safetensors_create(ls_safetensors_writer **ret_writer, const char *
     ls_status status = LS_OK;
     ls_safetensors_writer *writer = NULL;
     LS_NEW(writer, 1);
-    writer->path = strdup(path);
+    LS_COPY(writer->path, path);
     writer->header = json_object();
-    if (!writer->path || !writer->header)
+    if (!writer->header)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(path));
     LS_TRY(ls_new_file_create(&writer->file, path));
     *ret_writer = writer;
@@ -134,14 +134,7 @@ ls_status ls_safetensors_declare(ls_safetensors_writer *writer, const char *name
     if (!place(dtype, n_dims, dims, writer->end, &bytes))
         LS_FAIL(LS_ERR_INPUT, "%s: tensor \"%s\": more bytes than a file can hold",
                 ls_show(writer->path), ls_show(name));
-    if (writer->count == writer->room) {
-        size_t room = writer->room ? writer->room * 2 : 64;
-        declared *grown = realloc(writer->tensors, room * sizeof *grown);
-        if (!grown)
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(writer->path));
-        writer->tensors = grown;
-        writer->room = room;
-    }
+    LS_GROW(writer->tensors, writer->count, writer->room);
     entry = make_entry(dtype, n_dims, dims, writer->end, writer->end + bytes);
     if (!entry || json_object_set(writer->header, name, entry) != 0)
         LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(writer->path));
@@ -204,9 +197,7 @@ ls_status ls_safetensors_write(ls_safetensors_writer *writer, const void *data, 
     const ls_dtype dtype = writer->tensors[writer->next].dtype;
     const size_t count = bytes / ls_dtype_bytes(dtype);
     if (ls_has_other_nans(dtype, data, count)) {
-        named = malloc(bytes);
-        if (!named)
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to write %s", ls_show(writer->path));
+        LS_BYTES(named, bytes);
         memcpy(named, data, bytes);
         ls_name_nans(dtype, named, count);
         data = named;

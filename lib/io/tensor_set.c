@@ -32,14 +32,9 @@ struct ls_tensor_set {
 static ls_status add_file(ls_tensor_set *set, char *path)
 {
     ls_status status = LS_OK;
-    ls_safetensors **file = realloc(set->file, (set->files + 1) * sizeof *file);
-    if (file) set->file = file;
-    char **paths = realloc(set->path, (set->files + 1) * sizeof *paths);
-    if (paths) set->path = paths;
-    size_t *first = realloc(set->first, (set->files + 2) * sizeof *first);
-    if (first) set->first = first;
-    if (!file || !paths || !first)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read %s", ls_show(path));
+    LS_RESIZE(set->file, set->files + 1);
+    LS_RESIZE(set->path, set->files + 1);
+    LS_RESIZE(set->first, set->files + 2);
     LS_TRY(ls_safetensors_open_most(&set->file[set->files], path, set->most_tensors));
     set->path[set->files] = path;
     path = NULL;

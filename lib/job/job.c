@@ -99,17 +99,9 @@ ls_status ls_job_set(ls_job *job, const char *option, const char *value)
         job->options[at] = job->options[--job->n_options];
         goto exit;
     }
-    if (at == job->room) {
-        const size_t room = 2 * job->room + 8;
-        ls_job_choice *more = realloc(job->options, room * sizeof *more);
-        if (more == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for an option of a job");
-        job->options = more;
-        job->room = room;
-    }
-    copy = strdup(value);
-    if (at == job->n_options) name = strdup(option);
-    if (copy == NULL || (at == job->n_options && name == NULL))
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for an option of a job");
+    LS_GROW(job->options, at, job->room);
+    LS_COPY(copy, value);
+    if (at == job->n_options) LS_COPY(name, option);
     if (at == job->n_options)
         job->options[job->n_options++] = (ls_job_choice){name, copy};
     else {

@@ -2,6 +2,7 @@
  * whole node of the tree over them. */
 #include <stdlib.h>
 
+#include "base/allocate.h"
 #include "kernels/conv2d_scratch.h"
 #include "kernels/im2col.h"
 #include "kernels/pixel_run.h"
@@ -117,10 +118,8 @@ ls_status ls_conv2d_weight_node(ls_engine engine, const ls_conv2d *conv, ls_real
         nothing(conv, dweight, ld_weight);
         goto exit;
     }
-    l.step = malloc(pixels * sizeof *l.step);
-    l.filled = malloc(n_pieces);
-    if (l.step == NULL || l.filled == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "conv2d: no memory for a list of %zu leaves", pixels);
+    LS_ROOM(l.step, pixels);
+    LS_ROOM(l.filled, n_pieces);
     for (size_t i = 0; i < n_pieces; i++) add_piece(&l, &pieces[i]);
 
     ls_real *columns = scratch, *gradient = scratch + depth * pixels;

@@ -63,9 +63,9 @@ static const char *legal_heads(size_t width, size_t step, size_t most, char *buf
         found++;
     }
     if (found > LISTED)
-        snprintf(buffer + used, room - used, ", ...");
+        ls_append(buffer, room, used, ", ...");
     else if (found > 0)
-        snprintf(buffer + used, room - used, "%s%zu", found > 1 ? " or " : "", last);
+        ls_append(buffer, room, used, "%s%zu", found > 1 ? " or " : "", last);
     return buffer;
 }
 

@@ -339,16 +339,16 @@ static ls_status make_tree(const ls_config *config, json_t **ret_root, int *ret_
         LS_FAIL(LS_ERR_INPUT, "the model's name \"%s\" is not UTF-8", ls_show(config->name));
     root = json_object();
     if (!root || json_object_set_new(root, "name", json_string(config->name)) != 0)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the model as JSON");
+        LS_NO_MEMORY("the model as JSON");
     for (size_t i = 0; i < LS_CONFIG_FIELDS; i++) {
         const ls_field *field = &ls_config_fields[i];
         if (config->kind == LS_MODEL_NET && !ls_field_of_net(field)) continue;
         if (json_object_set_new(root, field->key, field_value(config, field, &digits)) != 0)
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the model as JSON");
+            LS_NO_MEMORY("the model as JSON");
     }
     if (config->kind == LS_MODEL_NET &&
         json_object_set_new(root, "network", ls_net_write(&config->net, &digits)) != 0)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the model as JSON");
+        LS_NO_MEMORY("the model as JSON");
     *ret_root = root;
     *ret_digits = digits;
     root = NULL;
@@ -373,7 +373,7 @@ ls_status ls_config_to_json(const ls_config *config, char **ret_json)
     ls_thread_mode_set(&mode);
     LS_TRY(make_tree(config, &root, &digits));
     text = ls_json_write(root, (size_t)(JSON_INDENT(2)) | (size_t)(JSON_REAL_PRECISION(digits)));
-    if (!text) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the model as JSON");
+    if (!text) LS_NO_MEMORY("the model as JSON");
     *ret_json = text;
 exit:
     json_decref(root);

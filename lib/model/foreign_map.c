@@ -241,10 +241,11 @@ ls_status ls_foreign_map_create(ls_foreign_map **ret_map, const ls_param_table *
     ls_status status = LS_OK;
     const bool net = table->config.kind == LS_MODEL_NET; /* none has names of its own for them */
     size_t roles = net ? 0 : table->config.layers * LS_ROLES;
-    ls_foreign_map *map = calloc(1, sizeof *map);
-    builder b = {map, ls_foreign_convention_of(names), malloc((roles + 1) * sizeof *b.params)};
-    if (!map || !b.params)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the names of a model");
+    ls_foreign_map *map = NULL;
+    builder b = {.convention = ls_foreign_convention_of(names)};
+    LS_NEW(map, 1);
+    LS_ROOM(b.params, roles);
+    b.map = map;
     map->table = table;
     map->names = names;
     /* At most a tensor and a twin for each parameter. */

@@ -219,14 +219,10 @@ ls_status ls_images_draw(const char *label, uint64_t seed, size_t count, size_t 
     images = (ls_images){
         .count = count, .channels = channels, .height = height, .width = width, .classes = classes};
     const size_t n = channels * height * width; /* below 2^30, of 2^24 images */
-    images.pixels = malloc(count * n);
-    images.labels = malloc(count * sizeof *images.labels);
-    images.class_names = calloc(classes, sizeof *images.class_names);
-    if (!images.pixels || !images.labels || !images.class_names)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu images", count);
-    for (size_t c = 0; c < classes; c++) {
-        LS_COPY(images.class_names[c], class_names[c]);
-    }
+    LS_ROOM(images.pixels, count * n);
+    LS_ROOM(images.labels, count);
+    LS_NEW(images.class_names, classes);
+    for (size_t c = 0; c < classes; c++) LS_COPY(images.class_names[c], class_names[c]);
     for (size_t i = 0; i < count; i++) {
         images.labels[i] = (int32_t)(i % classes);
         draw(images.pixels + i * n, &images, seed, i);

@@ -131,9 +131,9 @@ static const char *divisors(size_t of, char buffer[160])
         found++;
     }
     if (found > LISTED)
-        snprintf(buffer + used, 160 - used, ", ...");
+        ls_append(buffer, 160, used, ", ...");
     else
-        snprintf(buffer + used, 160 - used, "%s%zu", found > 1 ? " or " : "", last);
+        ls_append(buffer, 160, used, "%s%zu", found > 1 ? " or " : "", last);
     return buffer;
 }
 

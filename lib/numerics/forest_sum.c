@@ -137,8 +137,8 @@ ls_status ls_forest_sum_slots(size_t leaves, const ls_run_of_leaves *runs, size_
     ls_node nodes[LS_FOREST_MAX];
     size_t room = LS_FOREST_MAX;
     for (size_t r = 0; r < n; r++) room += ls_tree_forest(leaves, runs[r].lo, runs[r].hi, NULL);
-    ls_forest_sum sum = {leaves, room, calloc(room, sizeof *sum.held)};
-    if (!sum.held) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu runs of leaves", n);
+    ls_forest_sum sum = {leaves, room, NULL};
+    LS_NEW(sum.held, room);
     for (size_t r = 0; r < n; r++) {
         /* The first free slots are taken, so none lies beyond the most in use so far. Looking no
          * further than one run can reach from there, a run costs the same however many there are.

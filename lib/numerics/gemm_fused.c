@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "lockstep/numerics/tree.h"
+#include "base/allocate.h"
 
 /* One granule of the rows, and what all its leaves share. */
 typedef struct fused_rows {
@@ -114,13 +115,7 @@ ls_status ls_gemm_fused(ls_engine engine, ls_trans ta, ls_trans tb, ls_axis m, l
         LS_TRY(fused_plain(&f, granules, c, ldc));
         goto exit;
     }
-    size_t bytes = levels(granules) * m.granule * ls_axis_extent(n) * sizeof *spare;
-    if (bytes > 0) {
-        spare = malloc(bytes);
-        if (spare == NULL)
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the %zu bytes of a fused product",
-                    bytes);
-    }
+    LS_ROOM(spare, levels(granules) * m.granule * ls_axis_extent(n));
     for (size_t g = 0; g < m.granules; g++) {
         f.row = g * m.granule;
         LS_TRY(fused_tree(&f, 0, granules, c + f.row * ldc, ldc, spare));

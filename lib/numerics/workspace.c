@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
+
 enum { ALIGNMENT = 64, KEEP_BYTES = 32 << 20 };
 
 typedef struct workspace {
@@ -41,10 +43,10 @@ ls_status ls_workspace(size_t bytes, void *ret_buffer)
     if (workspace_key_error) LS_FAIL(LS_ERR_MEMORY, "no thread-specific key for gemm's workspace");
     w = pthread_getspecific(workspace_key);
     if (!w) {
-        w = calloc(1, sizeof *w);
-        if (!w || pthread_setspecific(workspace_key, w) != 0) {
+        LS_NEW(w, 1);
+        if (pthread_setspecific(workspace_key, w) != 0) {
             free(w);
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the record of gemm's workspace");
+            LS_NO_MEMORY("the record of gemm's workspace");
         }
     }
     if (w->bytes < bytes) {

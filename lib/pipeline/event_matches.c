@@ -31,11 +31,11 @@ static bool belong_together(const entry *a, const entry *b)
     return a->message == b->message && a->whose == b->whose && a->number == b->number;
 }
 
-static entry *list_entries(const ls_event_log *log, size_t total, size_t *ret_count)
+/* Into `entries`, with room for all events; returns their number. */
+static size_t list_entries(const ls_event_log *log, entry *entries)
 {
-    entry *entries = malloc((total + 1) * sizeof *entries);
     size_t n = 0;
-    for (int r = 0; entries != NULL && r < log->ranks; r++)
+    for (int r = 0; r < log->ranks; r++)
         for (size_t i = 0; i < log->n_events[r]; i++) {
             const ls_event *e = &log->events[r][i];
             if (e->kind == LS_EVENT_COMPUTE) continue;
@@ -43,9 +43,8 @@ static entry *list_entries(const ls_event_log *log, size_t total, size_t *ret_co
             int whose = !message ? e->group : e->kind == LS_EVENT_RECEIVE ? e->peer : r;
             entries[n++] = (entry){message, whose, e->number, {r, i}};
         }
-    if (entries != NULL) qsort(entries, n, sizeof *entries, compare_entries);
-    *ret_count = n;
-    return entries;
+    qsort(entries, n, sizeof *entries, compare_entries);
+    return n;
 }
 
 static const ls_event *event_at(const ls_event_log *log, ls_event_place place)
@@ -147,18 +146,14 @@ ls_status ls_event_matches_create(ls_event_matches **ret_matches, const ls_event
     size_t total = 0, n = 0;
     for (int r = 0; r < log->ranks; r++) total += log->n_events[r];
     LS_NEW(found, 1);
-    entries = list_entries(log, total, &n);
-    found->matches = calloc(n + 1, sizeof *found->matches);
-    found->places = malloc((n + 1) * sizeof *found->places);
-    found->of = calloc((size_t)log->ranks + 1, sizeof *found->of);
-    if (entries == NULL || found->matches == NULL || found->places == NULL || found->of == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to match %zu events", total);
+    LS_ROOM(entries, total);
+    n = list_entries(log, entries);
+    LS_NEW(found->matches, n + 1);
+    LS_ROOM(found->places, n + 1);
+    LS_NEW(found->of, (size_t)log->ranks);
     for (int r = 0; r < log->ranks; r++) {
-        size_t bytes = (log->n_events[r] + 1) * sizeof *found->of[r];
-        found->of[r] = malloc(bytes);
-        if (found->of[r] == NULL)
-            LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to match %zu events", total);
-        memset(found->of[r], 0xff, bytes);
+        LS_ROOM(found->of[r], log->n_events[r]);
+        memset(found->of[r], 0xff, log->n_events[r] * sizeof *found->of[r]);
     }
     for (size_t lo = 0, hi; lo < n; lo = hi) {
         ls_match *match = &found->matches[found->count];

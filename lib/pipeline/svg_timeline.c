@@ -2,6 +2,7 @@
 
 #include "lockstep/pipeline/drawing.h"
 #include "base/allocate.h"
+#include "base/append.h"
 
 static ls_box box_of(const ls_timeline *timeline, int rank, int index)
 {
@@ -15,10 +16,10 @@ static ls_box box_of(const ls_timeline *timeline, int rank, int index)
                   .chunk = task.chunk};
     /* Colour and shade say pass and chunk. */
     snprintf(box.label, sizeof box.label, "%d", task.micro_batch);
-    int used = snprintf(box.note, sizeof box.note, "rank %d, %s of micro-batch %d", rank,
-                        task.pass == LS_FORWARD ? "forward" : "backward", task.micro_batch);
-    if (schedule->chunks > 1)
-        snprintf(box.note + used, sizeof box.note - (size_t)used, ", chunk %d", task.chunk);
+    const size_t used =
+        ls_append(box.note, sizeof box.note, 0, "rank %d, %s of micro-batch %d", rank,
+                  task.pass == LS_FORWARD ? "forward" : "backward", task.micro_batch);
+    if (schedule->chunks > 1) ls_append(box.note, sizeof box.note, used, ", chunk %d", task.chunk);
     return box;
 }
 

@@ -12,6 +12,7 @@
 #include "report/page_style.h"
 #include "report/svg.h"
 #include "report/text_table.h"
+#include "base/allocate.h"
 #include "base/append.h"
 
 static void row(FILE *file, const char *name, const char *value)
@@ -260,10 +261,9 @@ ls_status ls_page_write(FILE *file, const ls_report *report)
     char *body = NULL;
     size_t bytes = 0;
     FILE *parts = open_memstream(&body, &bytes);
-    if (parts == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the page");
+    if (parts == NULL) LS_NO_MEMORY("the page");
     status = write_parts(parts, report);
-    if (fclose(parts) != 0 && status == LS_OK)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the page");
+    if (fclose(parts) != 0 && status == LS_OK) LS_NO_MEMORY("the page");
     LS_TRY(status);
     fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"

@@ -69,12 +69,12 @@ ls_status ls_page_commit(ls_page *page, const ls_report *report)
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
-    if (stream == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the report's page");
+    if (stream == NULL) LS_NO_MEMORY("the report's page");
     LS_TRY(ls_page_write(stream, report));
     int failed = ferror(stream);
     if (fclose(stream) != 0) failed = 1;
     stream = NULL;
-    if (failed != 0) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the report's page");
+    if (failed != 0) LS_NO_MEMORY("the report's page");
     LS_TRY(ls_new_file_write(page->file, text, size));
     LS_TRY(ls_new_file_commit(page->file));
     page->made_folder = false;

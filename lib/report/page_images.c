@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 #include "report/page_parts.h"
 #include "report/svg.h"
 
@@ -37,9 +38,8 @@ static ls_status write_bitmap(FILE *file, const ls_images *images, size_t number
     const size_t row = (3 * width + 3) / 4 * 4, bytes = HEAD + height * row;
     const size_t plane = images->channels == 3 ? height * width : 0;
     const unsigned char *red = images->pixels + number * images->channels * height * width;
-    unsigned char *bitmap = calloc(bytes, 1);
-    if (bitmap == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a picture of %zu bytes", bytes);
+    unsigned char *bitmap = NULL;
+    LS_NEW(bitmap, bytes);
     bitmap[0] = 'B';
     bitmap[1] = 'M';
     put_u32(bitmap + 2, bytes);

@@ -1,6 +1,7 @@
 /* page_ranks.c - what ranks hold and what crosses them. */
 #include <stdlib.h>
 
+#include "base/allocate.h"
 #include "report/page_parts.h"
 #include "report/rank_groups.h"
 #include "report/svg.h"
@@ -46,10 +47,8 @@ ls_status ls_page_memory(FILE *file, const ls_report *report, const ls_report_ru
     bool legend = true;
 
     LS_TRY(ls_rank_groups_of_result(&groups, &run->result, &run->layout));
-    bars = calloc((size_t)groups.count, sizeof *bars);
-    bytes = calloc((size_t)groups.count, sizeof *bytes);
-    if (bars == NULL || bytes == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw %d ranks", groups.count);
+    LS_NEW(bars, (size_t)groups.count);
+    LS_NEW(bytes, (size_t)groups.count);
     fputs("<h2>Memory</h2>\n<p>The most bytes of each category that a rank held. The peaks of two "
           "categories may fall at different times.</p>\n",
           file);

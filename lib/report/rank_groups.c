@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/append.h"
+
 enum { EACH_ALONE = 16, MOST_ROWS = 24 };
 
 /* Adds the run first .. last of ranks to a text; once it has no more room, dots. */
@@ -19,7 +21,7 @@ static void add_run(char *text, size_t size, int first, int last)
     else
         snprintf(run, sizeof run, "%d-%d", first, last);
     if (used + strlen(run) + 2 + DOTS > size) snprintf(run, sizeof run, "...");
-    snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "", run);
+    ls_append(text, size, used, "%s%s", used > 0 ? ", " : "", run);
 }
 
 static void name_groups(ls_rank_groups *groups, int ranks)

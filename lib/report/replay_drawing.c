@@ -113,8 +113,8 @@ ls_status ls_replay_text(FILE *file, const ls_event_log *log, const ls_replay *r
     int64_t begin = 0, end = 0;
     int n = width - NAME_COLUMNS;
     part_list parts;
-    double(*columns)[LETTERS] = malloc((size_t)n * sizeof *columns);
-    if (columns == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
+    double(*columns)[LETTERS] = NULL;
+    LS_ROOM(columns, (size_t)n);
     if (!ls_replay_window(log, replay, step, &begin, &end)) goto exit;
     double column_ns = end > begin ? (double)(end - begin) / n : 1.0;
     list_parts(log, &parts);
@@ -147,13 +147,7 @@ typedef struct boxes {
 static ls_status add_box(boxes *b, const ls_box *box)
 {
     ls_status status = LS_OK;
-    if (b->n == b->room) {
-        size_t room = b->room > 0 ? 2 * b->room : 256;
-        ls_box *larger = realloc(b->all, room * sizeof *larger);
-        if (larger == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to draw");
-        b->all = larger;
-        b->room = room;
-    }
+    LS_GROW(b->all, b->n, b->room);
     b->all[b->n++] = *box;
 exit:
     return status;

@@ -8,13 +8,7 @@
 ls_status ls_losses_add(ls_losses *losses, const ls_step *step)
 {
     ls_status status = LS_OK;
-    if (losses->count == losses->room) {
-        size_t room = losses->room == 0 ? 64 : 2 * losses->room;
-        double *value = realloc(losses->value, room * sizeof *value);
-        if (value == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu losses", room);
-        losses->value = value;
-        losses->room = room;
-    }
+    LS_GROW(losses->value, losses->count, losses->room);
     if (losses->count == 0) losses->first_step = step->step;
     losses->value[losses->count++] = step->loss;
 exit:

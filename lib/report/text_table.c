@@ -41,13 +41,7 @@ ls_status ls_text_table_add(ls_text_table *table, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (table->cells == table->room) {
-        size_t room = table->room == 0 ? 64 : 2 * table->room;
-        char **cell = realloc(table->cell, room * sizeof *cell);
-        if (cell == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a table");
-        table->cell = cell;
-        table->room = room;
-    }
+    LS_GROW(table->cell, table->cells, table->room);
     char *copy = NULL;
     LS_COPY(copy, text);
     table->cell[table->cells++] = copy;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "step_graph/graph_build.h"
 
 /* -1 stands for "none" throughout. */
@@ -31,31 +32,28 @@ static size_t layers_of(const ls_graph *graph)
     return config->kind == LS_MODEL_NET ? config->net.count : config->layers;
 }
 
-static int *none(size_t count)
+static ls_status none(int **ret_places, size_t count)
 {
-    int *places = malloc((count + 1) * sizeof *places);
-    for (size_t i = 0; places && i < count; i++) places[i] = -1;
-    return places;
+    ls_status status = LS_OK;
+    LS_ROOM(*ret_places, count);
+    for (size_t i = 0; i < count; i++) (*ret_places)[i] = -1;
+exit:
+    return status;
 }
 
 ls_status ls_graph_index_create(ls_graph *graph)
 {
     ls_status status = LS_OK;
     const size_t points = (layers_of(graph) + 1) * LS_POINTS;
-    ls_graph_index *index = calloc(1, sizeof *index);
-    bool complete = index != NULL;
+    ls_graph_index *index = NULL;
+    LS_NEW(index, 1);
     graph->index = index;
-    if (index) {
-        index->loss = index->norm = index->image_loss = index->twice = -1;
-        for (index->names = 64; index->names < 2 * graph->room;) index->names *= 2;
-        complete &= (index->by_name = none(index->names)) != NULL;
-        complete &= (index->gradient = none(graph->room)) != NULL;
-        for (int i = 0; i < 2; i++) complete &= (index->point[i] = none(points)) != NULL;
-        for (int i = 0; i < 5; i++)
-            complete &= (index->param[i] = none(graph->table->count)) != NULL;
-    }
-    if (!complete)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the list of a step's tensors");
+    index->loss = index->norm = index->image_loss = index->twice = -1;
+    for (index->names = 64; index->names < 2 * graph->room;) index->names *= 2;
+    LS_TRY(none(&index->by_name, index->names));
+    LS_TRY(none(&index->gradient, graph->room));
+    for (int i = 0; i < 2; i++) LS_TRY(none(&index->point[i], points));
+    for (int i = 0; i < 5; i++) LS_TRY(none(&index->param[i], graph->table->count));
 exit:
     return status;
 }

@@ -195,9 +195,7 @@ ls_status ls_operation_judge(const ls_operands *operands, int place, ls_precisio
     LS_TRY(widen_images(operands, &images));
     e.images = images;
     const bool update = node->phase == LS_GRAPH_UPDATE && node->make != LS_MAKE_RUNNING;
-    if (!update) sums = calloc(n, sizeof *sums);
-    if (!update && !sums)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to compute %s again", node->name);
+    if (!update) LS_NEW(sums, n);
     if (node->make == LS_MAKE_GRADIENT)
         LS_TRY(add_gradient(&e, node->of, sums));
     else if (node->make == LS_MAKE_PARAM_GRADIENT)

@@ -19,9 +19,7 @@ static ls_status take(const ls_foreign_map *map, size_t param, const ls_tensor_i
         return status;
     }
     ls_param_shard_shape(&map->table->params[param], shard, &rows, &cols);
-    narrow = malloc((rows * cols + 1) * bytes);
-    if (!narrow)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read tensor %s", ls_show(info->name));
+    LS_BYTES(narrow, rows * cols * bytes);
     ls_foreign_shard_in(map, param, shard, bytes, narrow, info->data);
     ls_widen(LS_REAL_DTYPE, own, info->dtype, narrow, rows * cols);
 exit:

@@ -48,11 +48,8 @@ static ls_status gather_runs(net *n)
         n->runs[r] = (ls_share){(size_t)all[2 * r], (size_t)all[2 * r + 1]};
         n->starts[r + 1] = n->starts[r] + n->runs[r].count * DIGITS;
     }
-    n->own = calloc(run.count + 1, DIGITS + 1);
-    n->all = calloc(n->starts[ranks] + 1, 1);
-    if (!n->own || !n->all)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for digests of the images of %zu ranks",
-                ranks);
+    LS_NEW(n->own, run.count * DIGITS + 1);
+    LS_NEW(n->all, n->starts[ranks]);
 exit:
     free(all);
     free(starts);

@@ -6,6 +6,7 @@
 #include "lockstep/model/masked_text.h"
 #include "train/training.h"
 #include "base/allocate.h"
+#include "base/size.h"
 
 uint64_t ls_run_tokens(const ls_run *run)
 {
@@ -22,10 +23,8 @@ static ls_status create_images(ls_step_batch *batch, const ls_config *config, si
 {
     ls_status status = LS_OK;
     const size_t pixels = pixels_of(config);
-    batch->images = calloc(count + 1, pixels * sizeof *batch->images);
-    batch->labels = malloc((count + 1) * sizeof *batch->labels);
-    if (!batch->images || !batch->labels)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a batch of %zu images", count);
+    LS_NEW(batch->images, ls_size_product(count, pixels));
+    LS_ROOM(batch->labels, count);
     batch->batch.pixels = pixels;
 exit:
     return status;

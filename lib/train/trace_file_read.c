@@ -209,13 +209,7 @@ exit:
 static ls_status append(ls_event_log *log, int rank, size_t *rooms, const ls_event *event)
 {
     ls_status status = LS_OK;
-    if (log->n_events[rank] == rooms[rank]) {
-        size_t room = rooms[rank] > 0 ? 2 * rooms[rank] : 64;
-        ls_event *larger = realloc(log->events[rank], room * sizeof *larger);
-        if (larger == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a trace's events");
-        log->events[rank] = larger;
-        rooms[rank] = room;
-    }
+    LS_GROW(log->events[rank], log->n_events[rank], rooms[rank]);
     log->events[rank][log->n_events[rank]++] = *event;
 exit:
     return status;
@@ -365,10 +359,9 @@ ls_status ls_trace_file_read(const char *path, ls_trace_file **ret_file)
     ls_status status = LS_OK;
     unsigned char *bytes = NULL;
     size_t count = 0;
-    ls_trace_file *file = calloc(1, sizeof *file);
-    if (file != NULL) file->words = calloc(LS_TRACE_MOST_WORDS, sizeof *file->words);
-    if (file == NULL || file->words == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room to read a trace");
+    ls_trace_file *file = NULL;
+    LS_NEW(file, 1);
+    LS_NEW(file->words, LS_TRACE_MOST_WORDS);
     LS_TRY(ls_read_file(path, MOST_BYTES, &bytes, &count));
     ls_trace_reader r = {path, file, ""};
     LS_TRY(read_text(&r, (ls_json_span){(const char *)bytes, count}));

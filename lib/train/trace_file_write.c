@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/append.h"
 #include "base/json_text.h"
 #include "io/new_file.h"
 #include "train/trace_file.h"
@@ -30,9 +31,8 @@ LS_PRINTF(2, 3) static void put(writer *w, const char *format, ...)
     va_list arguments;
     if (w->used + LONGEST > sizeof w->bytes) flush(w);
     va_start(arguments, format);
-    int n = vsnprintf(w->bytes + w->used, LONGEST, format, arguments);
+    w->used = ls_append_list(w->bytes, w->used + LONGEST, w->used, format, arguments);
     va_end(arguments);
-    if (n > 0) w->used += n < LONGEST ? (size_t)n : LONGEST - 1;
 }
 
 /* A string with its quotes. */
@@ -134,9 +134,9 @@ static void put_name(writer *w, const ls_event_log *log, const ls_event *event)
     if (event->part != NULL) {
         ls_event_title(event, group, name, sizeof name);
     } else if (event->kind == LS_EVENT_COMPUTE) {
-        int n = snprintf(name, sizeof name, "%s", event->what != NULL ? event->what : "compute");
-        if (event->micro_batch >= 0 && n > 0 && (size_t)n < sizeof name)
-            snprintf(name + n, sizeof name - (size_t)n, " %d", event->micro_batch);
+        const size_t used =
+            ls_append(name, sizeof name, 0, "%s", event->what != NULL ? event->what : "compute");
+        if (event->micro_batch >= 0) ls_append(name, sizeof name, used, " %d", event->micro_batch);
     } else {
         snprintf(name, sizeof name, "%s %s", event->call, group);
     }

@@ -7,6 +7,7 @@
 
 #include "model/view_rows.h"
 #include "base/allocate.h"
+#include "base/size.h"
 
 struct ls_assembly {
     ls_observer observer;
@@ -68,13 +69,8 @@ static ls_status tensor_create(ls_assembled **ret_tensor, const ls_view *view)
         tensor->dims[d] = view->dims[d].whole;
         tensor->count *= view->dims[d].whole;
     }
-    tensor->values = malloc(tensor->count * ls_dtype_bytes(view->dtype) + 1);
-    tensor->owner = malloc(tensor->count * sizeof *tensor->owner + 1);
-    if (!tensor->values || !tensor->owner) {
-        char name[LS_ASSEMBLED_NAME];
-        ls_assembled_name(tensor, name);
-        LS_FAIL(LS_ERR_MEMORY, "%s: no memory for %zu elements", name, tensor->count);
-    }
+    LS_BYTES(tensor->values, ls_size_product(tensor->count, ls_dtype_bytes(view->dtype)));
+    LS_ROOM(tensor->owner, tensor->count);
     for (size_t i = 0; i < tensor->count; i++) tensor->owner[i] = -1;
     *ret_tensor = tensor;
     tensor = NULL;
@@ -103,13 +99,7 @@ static ls_status find_or_make(ls_assembly *assembly, const ls_view *view, ls_ass
     ls_assembled *tensor = find(assembly, view);
 
     if (!tensor) {
-        if (assembly->count == assembly->room) {
-            size_t room = assembly->room ? 2 * assembly->room : 64;
-            ls_assembled **tensors = realloc(assembly->tensors, room * sizeof *tensors);
-            if (!tensors) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu tensors", room);
-            assembly->tensors = tensors;
-            assembly->room = room;
-        }
+        LS_GROW(assembly->tensors, assembly->count, assembly->room);
         LS_TRY(tensor_create(&tensor, view));
         assembly->tensors[assembly->count++] = tensor;
     }

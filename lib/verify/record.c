@@ -38,12 +38,8 @@ static ls_status remember_tensor(void *context, uint64_t step, ls_phase phase,
     ls_record *record = context;
     ls_recorded_step *into = &record->step[step - record->first_step];
     size_t bytes = ls_param_elements(param) * ls_dtype_bytes(dtype);
-    void *copy = malloc(bytes);
-    if (!copy)
-        LS_FAIL(
-            LS_ERR_MEMORY,
-            "out of memory: no room to record %s in step %zu (%zu bytes); fewer --steps need less",
-            param->name, (size_t)step, bytes);
+    void *copy = NULL;
+    LS_BYTES(copy, bytes);
     memcpy(copy, values, bytes);
     (phase == LS_PHASE_UPDATE ? into->value : into->gradient)[ls_record_place(record, param)] =
         copy;

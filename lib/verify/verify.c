@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/append.h"
 #include "verify/record.h"
 
 /* In a step the loss comes first, then the gradients, the last layer's first, then the updates. */
@@ -159,9 +160,9 @@ void ls_departure_describe(const ls_departure *departure, ls_dtype dtype, char *
 {
     const ls_difference *d = &departure->difference;
     char one[40], most[40], index[128] = "";
+    size_t used = 0;
     for (int i = 0; i < departure->n_index; i++)
-        snprintf(index + strlen(index), sizeof index - strlen(index), "%s%zu", i ? ", " : "",
-                 departure->index[i]);
+        used = ls_append(index, sizeof index, used, "%s%zu", i ? ", " : "", departure->index[i]);
     if (d->ulps == UINT64_MAX)
         snprintf(one, sizeof one, "one is NaN");
     else

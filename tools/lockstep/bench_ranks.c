@@ -70,8 +70,8 @@ ls_status bench_collectives(bench *b)
     static const char *const names[TASKS] = {"barrier", "all-reduce", "all-gather"};
     ls_status status = LS_OK;
     collective_job j = {.count = 1 << 18};
-    j.from = calloc(j.count, sizeof *j.from), j.to = calloc(j.count, sizeof *j.to);
-    if (j.from == NULL || j.to == NULL) LS_FAIL(LS_ERR_MEMORY, "bench: no memory for a collective");
+    LS_NEW(j.from, j.count);
+    LS_NEW(j.to, j.count);
     bench_times copied;
     LS_TRY(bench_compare(b, BENCH_CPU_TIME, copy, NULL, &j, &copied));
     for (j.ranks = 2; j.ranks <= MOST_RANKS; j.ranks *= 2)

@@ -6,6 +6,7 @@
 #include "check_facts.h"
 #include "interrupt.h"
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 #include "report/progress.h"
 
 static void make_options(check_settings *s, ls_job_option_table *table)
@@ -69,11 +70,11 @@ static void on_advance(void *context, uint64_t done, uint64_t of, const char *wh
 
 /* ---- the command ---- */
 
-/* The judged name that is nearest, with its step or without. */
+/* The judged name that is nearest, with its step or without. Without memory there is none. */
 static const char *nearest_judged(const ls_judgement *judgement, const char *name)
 {
     const char *near = NULL;
-    const char **known = calloc(2 * judgement->count, sizeof *known);
+    const char **known = ls_allocate(2 * judgement->count, sizeof *known, 1, true);
     for (size_t i = 0; known && i < judgement->count; i++) {
         known[2 * i] = judgement->tensors[i].golden->name;
         known[2 * i + 1] = strchr(known[2 * i], '/') ? strchr(known[2 * i], '/') + 1 : known[2 * i];

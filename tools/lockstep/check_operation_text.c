@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "check_facts.h"
+#include "base/append.h"
 
 typedef struct words {
     char *text;
@@ -14,10 +15,8 @@ static void LS_PRINTF(2, 3) say(words *w, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    const int n = vsnprintf(w->text + w->used, OPERATION_TEXT - w->used, format, arguments);
+    w->used = ls_append_list(w->text, OPERATION_TEXT, w->used, format, arguments);
     va_end(arguments);
-    if (n > 0) w->used += (size_t)n;
-    if (w->used >= OPERATION_TEXT) w->used = OPERATION_TEXT - 1;
 }
 
 static void say_formula(words *w, const ls_graph *graph, const ls_graph_node *node)

@@ -18,7 +18,7 @@ const char *index_text(const ls_graph_node *node, size_t index, char text[INDEX_
     for (int d = node->n_dims; d-- > 0; index /= node->dims[d]) at[d] = index % node->dims[d];
     for (int d = 0; d < node->n_dims; d++)
         used = ls_append(text, INDEX_TEXT, used, "%s%zu", d ? ", " : "[", at[d]);
-    if (node->n_dims > 0) snprintf(text + used, INDEX_TEXT - used, "]");
+    if (node->n_dims > 0) ls_append(text, INDEX_TEXT, used, "]");
     return text;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "facts.h"
+#include "base/allocate.h"
 #include "report/page_parts.h"
 
 json_t *json_number(double value)
@@ -228,7 +229,7 @@ json_t *json_compared(const ls_report *report, const ls_report_run *run)
 ls_status print_json(json_t *object)
 {
     ls_status status = LS_OK;
-    if (object == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the JSON object");
+    if (object == NULL) LS_NO_MEMORY("the JSON object");
     json_dumpf(object, stdout, (size_t)(JSON_INDENT(1)) | (size_t)(JSON_REAL_PRECISION(17)));
     fputc('\n', stdout);
 exit:

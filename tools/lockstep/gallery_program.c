@@ -5,6 +5,7 @@
 
 #include "facts.h"
 #include "interrupt.h"
+#include "base/allocate.h"
 #include "gallery/gallery.h"
 #include "report/progress.h"
 #include "report/text_table.h"
@@ -192,7 +193,7 @@ static ls_status on_row(void *context, const ls_gallery_row *row)
     }
     show->faulty += row->fault != NULL;
     if (show->settings->json && json_array_append_new(show->rows, json_row(row)) != 0)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a row of the JSON object");
+        LS_NO_MEMORY("a row of the JSON object");
     snprintf(text, sizeof text, "%s", ls_gallery_scenes[row->scene].name);
     ls_progress_advance(&show->progress, 1, text);
 exit:

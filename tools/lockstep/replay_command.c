@@ -4,6 +4,7 @@
 
 #include "facts.h"
 #include "overwrite.h"
+#include "base/allocate.h"
 #include "report/replay_drawing.h"
 #include "report/text_table.h"
 #include "train/trace_file.h"
@@ -267,9 +268,7 @@ static ls_status draw_file(const outcome *o, int *ret_step, char time[LS_NUMBER_
     if (draws_text(o->settings)) goto exit;
     snprintf(title, sizeof title, "%s, %s: step %d in %s", o->file->facts.model,
              o->file->facts.layout, step, time);
-    names = malloc(ranks * sizeof *names);
-    if (names == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the names of %zu ranks", ranks);
+    LS_ROOM(names, ranks);
     for (size_t r = 0; r < ranks; r++) rank_name(o->file, (int)r, names[r]);
     LS_TRY(ls_replay_svg(o->settings->draw, &o->file->log, o->replay, step, o->file->stage_of,
                          (const char(*)[LS_REPLAY_NAME])names, title));

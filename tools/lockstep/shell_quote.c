@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lockstep/base/show.h"
+#include "base/allocate.h"
 
 /* Bytes that mean themselves wherever they come in a word; a first '=' means something to zsh. */
 static bool is_plain(const char *word)
@@ -56,7 +57,7 @@ ls_status shell_command_line(const char *name, int argc, const char *const *argv
     char *line = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&line, &size);
-    if (out == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the command line");
+    if (out == NULL) LS_NO_MEMORY("the command line");
     fprintf(out, "lockstep %s", name);
     for (int i = 0; i < argc; i++) {
         fputc(' ', out);
@@ -70,7 +71,7 @@ ls_status shell_command_line(const char *name, int argc, const char *const *argv
     const bool failed = ferror(out) != 0;
     if (fclose(out) != 0 || failed) {
         free(line);
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the command line");
+        LS_NO_MEMORY("the command line");
     }
     *ret_line = line;
 exit:

@@ -6,6 +6,7 @@
 #include "facts.h"
 #include "interrupt.h"
 #include "lockstep/base/clock.h"
+#include "base/allocate.h"
 #include "job/machine.h"
 #include "report/progress.h"
 #include "report/text_table.h"
@@ -53,7 +54,7 @@ static ls_status on_step(void *context, const ls_step *step)
         o->undefined = (ls_undefined){true, step->step, isnan(step->loss) ? "loss" : "norm", ""};
     if (o->steps != NULL &&
         json_array_append_new(o->steps, json_step(step, o->settings->job.run.config.kind)) != 0)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the JSON object");
+        LS_NO_MEMORY("the JSON object");
     ls_progress_clear(&o->progress);
     fprintf(o->out, "step %5llu  loss %-13.9g norm %-11.6g lr %-10.4g %9s %s/s\n",
             (unsigned long long)step->step, ls_shown(step->loss), ls_shown(step->norm), step->lr,
@@ -134,7 +135,7 @@ ls_status train_command(const command_spec *command, int argc, const char *const
     if (s.json) {
         o.out = stderr;
         o.steps = json_array();
-        if (o.steps == NULL) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for the JSON object");
+        if (o.steps == NULL) LS_NO_MEMORY("the JSON object");
     }
     o.settings = &s;
     o.report = report;

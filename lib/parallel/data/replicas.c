@@ -6,6 +6,7 @@
 
 #include "lockstep/comm/collectives.h"
 #include "lockstep/numerics/digest.h"
+#include "base/allocate.h"
 
 enum { DIGITS = 64 };
 
@@ -14,11 +15,12 @@ ls_status ls_replicas_check(ls_group *group, ls_dtype dtype, const void *values,
 {
     ls_status status = LS_OK;
     size_t members = (size_t)ls_group_size(group);
-    size_t *starts = calloc(members + 1, sizeof *starts);
-    char own[DIGITS + 1], *all = calloc(members, DIGITS);
+    size_t *starts = NULL;
+    char own[DIGITS + 1], *all = NULL;
     ls_digest *digest = NULL;
 
-    if (!starts || !all) LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for %zu digests", members);
+    LS_NEW(starts, members + 1);
+    LS_NEW(all, members * DIGITS);
     LS_TRY(ls_digest_create(&digest));
     LS_TRY(ls_digest_add(digest, dtype, values, count));
     LS_TRY(ls_digest_finish(digest, own));

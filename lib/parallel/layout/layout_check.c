@@ -80,7 +80,7 @@ static const char *partition_text(const ls_layout *layout, char buffer[128])
     size_t used = 0;
     for (int s = 0; s < layout->given; s++) {
         if (used > 100) {
-            snprintf(buffer + used, 128 - used, ",...");
+            ls_append(buffer, 128, used, ",...");
             break;
         }
         used = ls_append(buffer, 128, used, "%s%d", s > 0 ? "," : "", layout->stage_layers[s]);

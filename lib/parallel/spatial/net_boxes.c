@@ -30,13 +30,10 @@ static ls_status find_route(const box_lists *boxes, int of, bool gradient, ls_ne
     ls_status status = LS_OK;
     const size_t own = boxes->own;
     const ls_image_box *wanted = &boxes->wanted[own];
-    ls_net_route route = {.of = of,
-                          .gradient = gradient,
-                          .transfers = malloc(2 * boxes->ranks * sizeof *route.transfers)};
+    ls_net_route route = {.of = of, .gradient = gradient};
     size_t arrives = 0;
     bool sends = false;
-    if (route.transfers == NULL)
-        LS_FAIL(LS_ERR_MEMORY, "out of memory: no room for a route over %zu ranks", boxes->ranks);
+    LS_ROOM(route.transfers, 2 * boxes->ranks);
     for (size_t r = 0; r < boxes->ranks; r++) {
         if (r != own) add_piece(&route, boxes, r, own);
         for (size_t to = 0; r == own && to < boxes->ranks; to++) add_piece(&route, boxes, own, to);
