@@ -345,8 +345,7 @@ static void reread(const double *from, double *to, size_t rows, size_t columns)
 
 static bool is_linear(const ls_graph_node *node)
 {
-    return node->make == LS_MAKE_LINEAR || node->make == LS_MAKE_LINEAR_TURNED ||
-           node->make == LS_MAKE_LOGITS || node->make == LS_MAKE_POOLED;
+    return ls_kind_has(node->make, LS_IS_PRODUCT);
 }
 
 static bool is_matrix(ls_role role)

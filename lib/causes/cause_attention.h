@@ -4,10 +4,9 @@
 
 #include "causes/families.h"
 
-enum {
-    LS_HEADS_BACK = 1u << LS_MAKE_HEADS, /* only of variants that change nothing forward */
-    LS_SCORES = 1u << LS_MAKE_PROBABILITIES | 1u << LS_MAKE_HEADS
-};
+/* Of variants that change nothing forward: */
+#define LS_HEADS_BACK LS_KIND(HEADS)
+#define LS_SCORES (LS_KIND(PROBABILITIES) | LS_KIND(HEADS))
 
 /* The heads that the node is, whose probabilities it is, or into which it goes; -1. */
 int ls_search_heads(const ls_search *search);

@@ -10,10 +10,7 @@
 
 /* ---- the loss and its gradient, token by token ---- */
 
-enum {
-    LOSSES = 1u << LS_MAKE_TOKEN_LOSS | 1u << LS_MAKE_ORDER_LOSS | 1u << LS_MAKE_IMAGE_LOSS |
-             1u << LS_MAKE_MEAN
-};
+#define LOSSES (LS_KIND(TOKEN_LOSS) | LS_KIND(ORDER_LOSS) | LS_KIND(IMAGE_LOSS) | LS_KIND(MEAN))
 
 /* A gradient further back is that of its sequences' losses: scaled as they are. */
 static void propose_scaled(ls_search *search, ls_cause cause, const double *weights,
@@ -139,8 +136,8 @@ static ls_status try_counts(ls_search *search)
     ls_status status = LS_OK;
     char text[LS_EVIDENCE];
     const size_t B = search->graph->B;
-    const bool order = search->node->make == LS_MAKE_GRADIENT &&
-                       ls_search_concerns(search, 1u << LS_MAKE_ORDER_LOSS);
+    const bool order =
+        search->node->make == LS_MAKE_GRADIENT && ls_search_concerns(search, LS_KIND(ORDER_LOSS));
     double *weights = NULL, factor;
     LS_ROOM(weights, B);
     if (search->node->make == LS_MAKE_MEAN) try_mean_counts(search);

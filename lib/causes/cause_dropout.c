@@ -7,7 +7,7 @@
 
 #include "causes/families.h"
 
-enum { MASKS = 1u << LS_MAKE_DROPOUT | 1u << LS_MAKE_RESIDUAL | 1u << LS_MAKE_HEADS };
+#define MASKS (LS_KIND(DROPOUT) | LS_KIND(RESIDUAL) | LS_KIND(HEADS))
 
 /* The rate of the node's dropout, or of one that it goes back through; 0: there is none. */
 static double rate_of(const ls_search *search)

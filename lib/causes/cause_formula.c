@@ -7,14 +7,12 @@
 
 #include "causes/families.h"
 
-#define KIND(kind) (1u << LS_MAKE_##kind)
-
 /* ---- activations and norms ---- */
 
 static ls_status try_activation(ls_search *search)
 {
     ls_status status = LS_OK;
-    const unsigned kinds = KIND(ACTIVATION) | KIND(GELU);
+    const ls_kind_set kinds = LS_KIND(ACTIVATION) | LS_KIND(GELU);
     static const char *const names[] = {[LS_ACTIVATION_TANH] = "GELU by tanh",
                                         [LS_ACTIVATION_ERF] = "GELU by erf",
                                         [LS_ACTIVATION_SIGMOID] = "x sigmoid(1.702 x)",
@@ -27,7 +25,7 @@ static ls_status try_activation(ls_search *search)
     if (!ls_search_can_concern(search, kinds)) goto exit;
     for (int form = LS_ACTIVATION_TANH; form <= LS_ACTIVATION_RELU; form++) {
         const ls_variant variant = {.activation = (ls_activation_form)form};
-        const bool head = ls_search_concerns(search, KIND(GELU));
+        const bool head = ls_search_concerns(search, LS_KIND(GELU));
         if (form == (search->config->activation == LS_SWIGLU     ? LS_ACTIVATION_SILU
                      : search->config->activation == LS_GELU_ERF ? LS_ACTIVATION_ERF
                      : head                                      ? LS_ACTIVATION_AS_IS
@@ -70,7 +68,7 @@ static ls_status try_epsilons(ls_search *search)
         else
             snprintf(text, sizeof text, "epsilon %s, not %g", list[i].name, right);
         ls_choice_next(&choice);
-        LS_TRY(ls_search_try_variant(search, LS_CAUSE_NORM_EPSILON, KIND(NORM), &variant, text));
+        LS_TRY(ls_search_try_variant(search, LS_CAUSE_NORM_EPSILON, LS_KIND(NORM), &variant, text));
         ls_choice_note(&choice, 1, outside ? list[i].added : list[i].name);
     }
 exit:
@@ -81,13 +79,14 @@ exit:
 static ls_status try_norm(ls_search *search)
 {
     ls_status status = LS_OK;
-    if (!ls_search_can_concern(search, KIND(NORM))) goto exit;
+    if (!ls_search_can_concern(search, LS_KIND(NORM))) goto exit;
     LS_TRY(try_epsilons(search));
     char text[LS_EVIDENCE];
     const ls_variant unbiased = {.unbiased = true};
     snprintf(text, sizeof text, "the variance is divided by %zu, not %zu",
              search->config->d_model - 1, search->config->d_model);
-    LS_TRY(ls_search_try_variant(search, LS_CAUSE_VARIANCE_UNBIASED, KIND(NORM), &unbiased, text));
+    LS_TRY(
+        ls_search_try_variant(search, LS_CAUSE_VARIANCE_UNBIASED, LS_KIND(NORM), &unbiased, text));
 exit:
     return status;
 }
@@ -99,7 +98,7 @@ static ls_status try_pooled_token(ls_search *search)
     ls_status status = LS_OK;
     char text[LS_EVIDENCE];
     const size_t S = search->graph->S;
-    if (!ls_search_concerns(search, KIND(POOLED))) goto exit;
+    if (!ls_search_concerns(search, LS_KIND(POOLED))) goto exit;
     for (size_t s = 1; s <= S; s++) { /* S: the last one that is no padding */
         const ls_variant variant = {.pooled_token = s % S, .pooled_last = s == S};
         if (s == S)
@@ -109,7 +108,7 @@ static ls_status try_pooled_token(ls_search *search)
         else
             snprintf(text, sizeof text,
                      "the first token of a sequence is expected, token %zu was read", s);
-        LS_TRY(ls_search_try_variant(search, LS_CAUSE_POOLING, KIND(POOLED), &variant, text));
+        LS_TRY(ls_search_try_variant(search, LS_CAUSE_POOLING, LS_KIND(POOLED), &variant, text));
     }
 exit:
     return status;
@@ -118,19 +117,19 @@ exit:
 /* ---- positions ---- */
 
 static const ls_form turns[] = {
-    LS_FORM(POSITIONS, KIND(LINEAR_TURNED),
+    LS_FORM(POSITIONS, LS_KIND(LINEAR_TURNED),
             "features 2i and 2i + 1 of a head are turned as a pair, not i and i + half",
             .adjacent_pairs = true),
-    LS_FORM(POSITIONS, KIND(LINEAR_TURNED), "queries and keys are not turned by position",
+    LS_FORM(POSITIONS, LS_KIND(LINEAR_TURNED), "queries and keys are not turned by position",
             .unturned = true),
-    LS_FORM(POSITIONS, KIND(LINEAR_TURNED), "queries and keys are turned the other way",
+    LS_FORM(POSITIONS, LS_KIND(LINEAR_TURNED), "queries and keys are turned the other way",
             .turned_back = true)};
 
 static ls_status try_positions(ls_search *search)
 {
     ls_status status = LS_OK;
     const bool rotary = search->config->position == LS_ROTARY;
-    const unsigned kinds = rotary ? KIND(LINEAR_TURNED) : KIND(EMBEDDING);
+    const ls_kind_set kinds = rotary ? LS_KIND(LINEAR_TURNED) : LS_KIND(EMBEDDING);
     const size_t S = search->graph->S;
     char text[LS_EVIDENCE];
     if (!ls_search_can_concern(search, kinds)) goto exit;

@@ -8,8 +8,6 @@
 
 enum { LS_SEARCH_GRIDS = 96 };
 
-#define NET_KIND(kind) (1u << LS_MAKE_##kind)
-
 /* What may be cut. */
 typedef struct net_cutting {
     bool samples, pixels;

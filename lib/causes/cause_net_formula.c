@@ -5,12 +5,10 @@
 #include "causes/cause_net.h"
 #include "step_graph/operation_net.h"
 
-enum {
-    POOLS = NET_KIND(MAX_POOL) | NET_KIND(AVERAGE_POOL),
-    MEANS = NET_KIND(AVERAGE_POOL) | NET_KIND(GLOBAL_POOL),
-    CONVS = NET_KIND(CONV),
-    LINEARS = NET_KIND(LINEAR)
-};
+#define POOLS (LS_KIND(MAX_POOL) | LS_KIND(AVERAGE_POOL))
+#define MEANS (LS_KIND(AVERAGE_POOL) | LS_KIND(GLOBAL_POOL))
+#define CONVS LS_KIND(CONV)
+#define LINEARS LS_KIND(LINEAR)
 
 static const ls_form layers[] = {
     LS_FORM(POOLING, MEANS, "the sum of the pixels, not divided by their number",
@@ -26,10 +24,10 @@ static const ls_form layers[] = {
         "it",
         .padded_behind = true),
     LS_FORM(
-        ASSIGNED, NET_KIND(MAX_POOL),
+        ASSIGNED, LS_KIND(MAX_POOL),
         "a pixel that is the largest of several windows has the last one's gradient, not their sum",
         .assigned = true),
-    LS_FORM(RESPONSE_ALPHA, NET_KIND(RESPONSE_NORM), "alpha is divided by the span of channels",
+    LS_FORM(RESPONSE_ALPHA, LS_KIND(RESPONSE_NORM), "alpha is divided by the span of channels",
             .alpha_over_span = true),
     LS_FORM(
         KERNEL_FLIPPED, CONVS,

@@ -10,7 +10,7 @@
 #include "causes/cause_net.h"
 #include "step_graph/operation_net.h"
 
-enum { WINDOWS = NET_KIND(CONV) | NET_KIND(MAX_POOL) | NET_KIND(AVERAGE_POOL) };
+#define WINDOWS (LS_KIND(CONV) | LS_KIND(MAX_POOL) | LS_KIND(AVERAGE_POOL))
 
 typedef struct form {
     ls_cause cause;

@@ -4,9 +4,7 @@
 
 #include "causes/cause_net.h"
 
-enum {
-    NORMS = NET_KIND(BATCH_NORM) | NET_KIND(BATCH_MEAN) | NET_KIND(BATCH_RSTD) | NET_KIND(RUNNING)
-};
+#define NORMS (LS_KIND(BATCH_NORM) | LS_KIND(BATCH_MEAN) | LS_KIND(BATCH_RSTD) | LS_KIND(RUNNING))
 
 static const struct {
     ls_statistics_form form;
@@ -111,11 +109,11 @@ static ls_status try_epsilon(ls_search *search)
             if (right > 0 && fabs(list[i] - right) < 1e-3 * right && !outside) continue;
             snprintf(text, sizeof text, "epsilon %g%s, not %g", fmax(0, list[i]),
                      outside ? " added to the root" : "", right);
-            LS_TRY(ls_search_try_variant(search, LS_CAUSE_NORM_EPSILON, NORMS & ~NET_KIND(RUNNING),
+            LS_TRY(ls_search_try_variant(search, LS_CAUSE_NORM_EPSILON, NORMS & ~LS_KIND(RUNNING),
                                          &variant, text));
         }
     const ls_variant unbiased = {.unbiased = true};
-    LS_TRY(ls_search_try_variant(search, LS_CAUSE_VARIANCE_UNBIASED, NORMS & ~NET_KIND(RUNNING),
+    LS_TRY(ls_search_try_variant(search, LS_CAUSE_VARIANCE_UNBIASED, NORMS & ~LS_KIND(RUNNING),
                                  &unbiased,
                                  "the variance that divides is that over N - 1 values, not N"));
 exit:
@@ -127,17 +125,17 @@ static ls_status try_running(ls_search *search)
     ls_status status = LS_OK;
     const double *before = search->of->operands.params[search->node->params[0]];
     static const ls_form rules[] = {
-        LS_FORM(RUNNING, NET_KIND(RUNNING), "the variance is that over N values, not N - 1",
+        LS_FORM(RUNNING, LS_KIND(RUNNING), "the variance is that over N values, not N - 1",
                 .biased_running = true),
-        LS_FORM(RUNNING, NET_KIND(RUNNING), "the two factors of momentum have changed places",
+        LS_FORM(RUNNING, LS_KIND(RUNNING), "the two factors of momentum have changed places",
                 .momentum_turned = true),
-        LS_FORM(RUNNING, NET_KIND(RUNNING),
+        LS_FORM(RUNNING, LS_KIND(RUNNING),
                 "the two factors of momentum have changed places, and the variance is that over N "
                 "values",
                 .momentum_turned = true, .biased_running = true),
-        LS_FORM(RUNNING, NET_KIND(RUNNING), "moved twice in one step", .running_times = 2),
-        LS_FORM(RUNNING, NET_KIND(RUNNING), "moved three times in one step", .running_times = 3),
-        LS_FORM(RUNNING, NET_KIND(RUNNING), "moved four times in one step", .running_times = 4),
+        LS_FORM(RUNNING, LS_KIND(RUNNING), "moved twice in one step", .running_times = 2),
+        LS_FORM(RUNNING, LS_KIND(RUNNING), "moved three times in one step", .running_times = 3),
+        LS_FORM(RUNNING, LS_KIND(RUNNING), "moved four times in one step", .running_times = 4),
     };
     if (search->node->make != LS_MAKE_RUNNING) goto exit;
     if (before)

@@ -114,7 +114,7 @@ static void try_factor(ls_search *search)
 static bool is_product_reader(const ls_search *search, size_t r)
 {
     const ls_graph_node *reader = &search->graph->nodes[r];
-    return (reader->make == LS_MAKE_CONV || reader->make == LS_MAKE_LINEAR) &&
+    return ls_kind_has(reader->make, LS_IS_PRODUCT | LS_IS_CONVOLUTION) &&
            ls_graph_slot(reader, search->node->of) >= 0;
 }
 
@@ -193,7 +193,7 @@ ls_status ls_cause_net_sums(ls_search *search)
     ls_status status = LS_OK;
     const ls_operation_kind make = search->node->make;
     if (search->node->phase == LS_GRAPH_UPDATE) goto exit;
-    if (make == LS_MAKE_CONV || make == LS_MAKE_LINEAR) LS_TRY(try_bias(search));
+    if (ls_kind_has(make, LS_IS_PRODUCT | LS_IS_CONVOLUTION)) LS_TRY(try_bias(search));
     try_factor(search);
     if (make == LS_MAKE_PARAM_GRADIENT && search->best.cause == LS_CAUSE_NONE)
         LS_TRY(try_blocks(search));

@@ -12,7 +12,8 @@
 #include "base/append.h"
 #include "causes/families.h"
 
-enum { TURNED = 1u << LS_MAKE_LINEAR_TURNED, PAIRS = 1024 };
+enum { PAIRS = 1024 };
+#define TURNED LS_KIND(LINEAR_TURNED)
 
 static ls_status try(ls_search *search, const ls_variant *variant, size_t fitted, const char *text)
 {

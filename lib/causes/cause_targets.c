@@ -182,8 +182,8 @@ static ls_status try_local_maximum(ls_search *search)
                  "each of %zu shards of the vocabulary subtracts its own largest logit, and the "
                  "sums of exponentials are added as they are",
                  T);
-        LS_TRY(ls_search_try_variant(search, LS_CAUSE_LOCAL_MAXIMUM, 1u << LS_MAKE_TOKEN_LOSS,
-                                     &variant, text));
+        LS_TRY(ls_search_try_variant(search, LS_CAUSE_LOCAL_MAXIMUM, LS_KIND(TOKEN_LOSS), &variant,
+                                     text));
     }
 exit:
     return status;

@@ -4,7 +4,7 @@
 
 #include "causes/families.h"
 
-enum { LS_TOKEN_LOSSES = 1u << LS_MAKE_TOKEN_LOSS | 1u << LS_MAKE_MEAN };
+#define LS_TOKEN_LOSSES (LS_KIND(TOKEN_LOSS) | LS_KIND(MEAN))
 
 /* The node of the token losses; -1. */
 int ls_search_token_loss(const ls_search *search);

@@ -9,9 +9,7 @@
 #include "base/append.h"
 #include "causes/families.h"
 
-#define KIND(kind) (1u << LS_MAKE_##kind)
-
-enum { ACTIVATIONS = KIND(ACTIVATION) | KIND(GELU) };
+#define ACTIVATIONS (LS_KIND(ACTIVATION) | LS_KIND(GELU))
 
 /* ---- norms and terms of gradients ---- */
 
@@ -20,17 +18,17 @@ static ls_status try_norm(ls_search *search)
     ls_status status = LS_OK;
     const bool layer = search->config->norm == LS_LAYER_NORM;
     const ls_form forms[] = {
-        LS_FORM(NORM_FORM, KIND(NORM),
+        LS_FORM(NORM_FORM, LS_KIND(NORM),
                 layer ? "the mean is not subtracted: RMSNorm in the place of LayerNorm"
                       : "the mean is subtracted: LayerNorm in the place of RMSNorm",
                 .centred_flipped = true),
-        LS_FORM(NORM_FORM, KIND(NORM), "the normalized values are multiplied by 1 + w",
+        LS_FORM(NORM_FORM, LS_KIND(NORM), "the normalized values are multiplied by 1 + w",
                 .weight_plus_one = true),
-        LS_FORM(NORM_FORM, KIND(NORM), "the normalized values are not multiplied by w",
+        LS_FORM(NORM_FORM, LS_KIND(NORM), "the normalized values are not multiplied by w",
                 .unweighted = true),
-        LS_FORM(LOST_TERM, KIND(NORM), "the norm's gradient lacks its term - xhat mean(g xhat)",
+        LS_FORM(LOST_TERM, LS_KIND(NORM), "the norm's gradient lacks its term - xhat mean(g xhat)",
                 .lost_term = LS_TERM_NORM_ALONG),
-        LS_FORM(LOST_TERM, KIND(NORM), "the norm's gradient lacks its term - mean(g)",
+        LS_FORM(LOST_TERM, LS_KIND(NORM), "the norm's gradient lacks its term - mean(g)",
                 .lost_term = LS_TERM_NORM_MEAN)};
     LS_TRY_FORMS(search, forms);
 exit:
@@ -62,7 +60,7 @@ static ls_status try_activation(ls_search *search)
     LS_TRY(ls_search_try_variant(
         search, LS_CAUSE_LOST_TERM, ACTIVATIONS, &lost,
         "the activation's derivative is f(x) / x, without x times the derivative of that"));
-    if (search->n == 1 || !ls_search_concerns(search, KIND(ACTIVATION))) goto exit;
+    if (search->n == 1 || !ls_search_concerns(search, LS_KIND(ACTIVATION))) goto exit;
     if (search->config->activation != LS_GELU_TANH) goto exit;
     LS_TRY(fit_gelu(search, offsetof(ls_variant, gelu_cubic), 0.044715, "the factor of x^3"));
     LS_TRY(fit_gelu(search, offsetof(ls_variant, gelu_root), sqrt(2 / acos(-1)),
@@ -77,12 +75,12 @@ static ls_status try_written(ls_search *search)
 {
     ls_status status = LS_OK;
     static const ls_form forms[] = {
-        LS_FORM(ASSIGNED, KIND(EMBEDDING),
+        LS_FORM(ASSIGNED, LS_KIND(EMBEDDING),
                 "a row that several tokens took has the last one's part only: rows are written by "
                 "= where "
                 "+= should be",
                 .row_written = LS_ROW_LAST),
-        LS_FORM(ASSIGNED, KIND(EMBEDDING),
+        LS_FORM(ASSIGNED, LS_KIND(EMBEDDING),
                 "a row that several tokens took has the first one's part only",
                 .row_written = LS_ROW_FIRST)};
     if (search->node->make == LS_MAKE_PARAM_GRADIENT || !search->of->own_inputs)

@@ -10,8 +10,6 @@
 #include "base/allocate.h"
 #include "causes/families.h"
 
-#define KIND(kind) (1u << LS_MAKE_##kind)
-
 /* ---- clipping ---- */
 
 static ls_status try_epsilon(ls_search *search, double eps)
@@ -20,7 +18,8 @@ static ls_status try_epsilon(ls_search *search, double eps)
     const ls_variant variant = {.clip_eps = eps};
     snprintf(text, sizeof text, "gradients are scaled by %g / (norm + %.3g), not %g / norm",
              search->of->operands.max_norm, eps, search->of->operands.max_norm);
-    return ls_search_try_variant(search, LS_CAUSE_CLIPPING_EPSILON, KIND(CLIPPED), &variant, text);
+    return ls_search_try_variant(search, LS_CAUSE_CLIPPING_EPSILON, LS_KIND(CLIPPED), &variant,
+                                 text);
 }
 
 /* Whatever was added, from how the candidate is scaled: the power of ten that it is near, as people

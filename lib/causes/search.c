@@ -18,7 +18,7 @@ static double net_once(const ls_graph *graph, int place)
 {
     const ls_graph_node *node = &graph->nodes[place];
     const double n = (double)ls_graph_elements(graph, place);
-    if (node->make == LS_MAKE_CONV || node->make == LS_MAKE_LINEAR)
+    if (ls_kind_has(node->make, LS_IS_PRODUCT | LS_IS_CONVOLUTION))
         return n * (1 + depth_of(graph, node));
     return 16 * n;
 }
@@ -50,9 +50,7 @@ static double work_of_gradient(const ls_graph *graph, const ls_graph_node *node,
         const double made = (double)ls_graph_elements(graph, r) / tokens;
         const bool attention =
             reader->make == LS_MAKE_PROBABILITIES || reader->make == LS_MAKE_HEADS;
-        const bool product = reader->make == LS_MAKE_LINEAR || reader->make == LS_MAKE_LOGITS ||
-                             reader->make == LS_MAKE_LINEAR_TURNED ||
-                             reader->make == LS_MAKE_POOLED;
+        const bool product = ls_kind_has(reader->make, LS_IS_PRODUCT);
         work += attention ? 4 * tokens * S * (double)graph->table->config.d_model
                 : product ? n * made
                           : 8 * n;
@@ -67,12 +65,9 @@ double ls_search_work_of(const ls_graph *graph, int place)
     if (config->kind == LS_MODEL_NET) return net_work(graph, place);
     const double n = (double)ls_graph_elements(graph, place), S = (double)graph->S;
     const double D = (double)config->d_model, tokens = (double)graph->B * S;
-    switch (node->make) {
-    case LS_MAKE_LINEAR:
-    case LS_MAKE_LINEAR_TURNED:
-    case LS_MAKE_LOGITS:
-    case LS_MAKE_POOLED:
+    if (ls_kind_has(node->make, LS_IS_PRODUCT))
         return n * (double)ls_graph_elements(graph, node->inputs[0]) / tokens;
+    switch (node->make) {
     case LS_MAKE_PROBABILITIES:
     case LS_MAKE_HEADS:
         return 2 * tokens * S * D;
@@ -138,14 +133,14 @@ const char *ls_search_size(const ls_search *search, size_t k, char text[64])
     return text;
 }
 
-bool ls_search_concerns(const ls_search *search, unsigned kinds)
+bool ls_search_concerns(const ls_search *search, ls_kind_set kinds)
 {
     const ls_graph_node *node = search->node;
-    if (kinds >> node->make & 1) return true;
+    if (ls_kind_in(kinds, node->make)) return true;
     for (size_t r = 0; r < search->graph->count; r++) {
         const ls_graph_node *reader = &search->graph->nodes[r];
         if (reader->phase != LS_GRAPH_FORWARD) break;
-        if (!(kinds >> reader->make & 1)) continue;
+        if (!ls_kind_in(kinds, reader->make)) continue;
         if (node->make == LS_MAKE_GRADIENT && ls_graph_back_slot(reader, node->of) >= 0)
             return true;
         if (node->make == LS_MAKE_PARAM_GRADIENT && (node->of < 0 || node->of == (int)r) &&

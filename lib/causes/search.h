@@ -84,7 +84,7 @@ ls_status ls_search_compute(ls_search *search, int node, const ls_operands *oper
 /* ", as many as tp" when the candidate's layout is known and has that many of something; "". */
 const char *ls_search_size(const ls_search *search, size_t k, char text[64]);
 /* Whether the node is of one of these kinds, or a gradient that goes through one. */
-bool ls_search_concerns(const ls_search *search, unsigned kinds);
+bool ls_search_concerns(const ls_search *search, ls_kind_set kinds);
 
 /* ---- search_change.c: operands with some arrays changed ---- */
 
@@ -116,24 +116,24 @@ ls_status ls_search_need_inputs(ls_search *search, int node, ls_change *change,
 /* Tries a hypothesis: operations of these kinds (bits of ls_operation_kind), and those that read a
  * changed parameter, are done as the change says. First at the node itself; when the case's inputs
  * are not all the candidate's, at every such operation before it. */
-ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_change *change,
+ls_status ls_search_try(ls_search *search, ls_cause cause, ls_kind_set kinds, ls_change *change,
                         const char *evidence) LS_MUST_USE;
 
 /* ... with nothing changed but the variant; with numbers in it that were fitted; with another
  * batch. */
-ls_status ls_search_try_variant(ls_search *search, ls_cause cause, unsigned kinds,
+ls_status ls_search_try_variant(ls_search *search, ls_cause cause, ls_kind_set kinds,
                                 const ls_variant *variant, const char *evidence) LS_MUST_USE;
-ls_status ls_search_try_fitted(ls_search *search, ls_cause cause, unsigned kinds,
+ls_status ls_search_try_fitted(ls_search *search, ls_cause cause, ls_kind_set kinds,
                                const ls_variant *variant, size_t fitted,
                                const char *evidence) LS_MUST_USE;
-ls_status ls_search_try_batch(ls_search *search, ls_cause cause, unsigned kinds,
+ls_status ls_search_try_batch(ls_search *search, ls_cause cause, ls_kind_set kinds,
                               const ls_variant *variant, const ls_batch *batch,
                               const char *evidence) LS_MUST_USE;
 
 /* A formula in the place of the right one, and all of a table of such. */
 typedef struct ls_form {
     ls_cause cause;
-    unsigned kinds;
+    ls_kind_set kinds;
     ls_variant variant;
     const char *text;
 } ls_form;
@@ -147,7 +147,7 @@ ls_status ls_search_try_forms(ls_search *search, const ls_form *forms, size_t co
     LS_TRY(ls_search_try_forms(search, forms, sizeof(forms) / sizeof *(forms)))
 
 /* Whether a hypothesis about these kinds can matter at all. */
-bool ls_search_can_concern(const ls_search *search, unsigned kinds);
+bool ls_search_can_concern(const ls_search *search, ls_kind_set kinds);
 
 /* ---- search_choice.c: values of one number of which several may fit ---- */
 

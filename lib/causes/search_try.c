@@ -73,7 +73,7 @@ static bool candidate_has(const ls_search *search, int node)
 }
 
 /* Whether an operation of a node is done otherwise: its own, or one whose gradient it is. */
-static bool concerned(const ls_search *search, const ls_graph_node *node, unsigned kinds,
+static bool concerned(const ls_search *search, const ls_graph_node *node, ls_kind_set kinds,
                       const ls_change *change)
 {
     ls_search at = *search;
@@ -126,8 +126,8 @@ static bool reads_changed(const ls_graph *graph, const ls_graph_node *node, cons
     return false;
 }
 
-static ls_status try_upstream(ls_search *search, ls_cause cause, unsigned kinds, ls_change *change,
-                              const char *text)
+static ls_status try_upstream(ls_search *search, ls_cause cause, ls_kind_set kinds,
+                              ls_change *change, const char *text)
 {
     ls_status status = LS_OK;
     const ls_graph *graph = search->graph;
@@ -170,7 +170,7 @@ static bool is_hint(const ls_search *search, ls_cause cause, const char *text)
     return cause == search->of->hint && (!words || strncmp(text, words, strlen(text)) == 0);
 }
 
-ls_status ls_search_try(ls_search *search, ls_cause cause, unsigned kinds, ls_change *change,
+ls_status ls_search_try(ls_search *search, ls_cause cause, ls_kind_set kinds, ls_change *change,
                         const char *text)
 {
     ls_status status = LS_OK;
@@ -187,7 +187,7 @@ exit:
     return status;
 }
 
-ls_status ls_search_try_batch(ls_search *search, ls_cause cause, unsigned kinds,
+ls_status ls_search_try_batch(ls_search *search, ls_cause cause, ls_kind_set kinds,
                               const ls_variant *variant, const ls_batch *batch, const char *text)
 {
     ls_status status = LS_OK;
@@ -202,13 +202,13 @@ exit:
     return status;
 }
 
-ls_status ls_search_try_variant(ls_search *search, ls_cause cause, unsigned kinds,
+ls_status ls_search_try_variant(ls_search *search, ls_cause cause, ls_kind_set kinds,
                                 const ls_variant *variant, const char *text)
 {
     return ls_search_try_batch(search, cause, kinds, variant, NULL, text);
 }
 
-ls_status ls_search_try_fitted(ls_search *search, ls_cause cause, unsigned kinds,
+ls_status ls_search_try_fitted(ls_search *search, ls_cause cause, ls_kind_set kinds,
                                const ls_variant *variant, size_t fitted, const char *text)
 {
     search->fitted = fitted;
@@ -227,7 +227,7 @@ exit:
     return status;
 }
 
-bool ls_search_can_concern(const ls_search *search, unsigned kinds)
+bool ls_search_can_concern(const ls_search *search, ls_kind_set kinds)
 {
     return !search->of->own_inputs || ls_search_concerns(search, kinds);
 }

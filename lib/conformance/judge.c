@@ -105,6 +105,7 @@ static ls_status make_trials(judging *j, int ranks)
             LS_TRY(ls_trial_create(&trial, LS_REAL_DTYPE, ranks, (ls_judge_kind)kind, s,
                                    j->options.seed));
             j->trials[j->n_trials++] = trial;
+            trial->form = operation->form;
             LS_TRY(operation->prepare(trial));
             for (size_t k = 0; kind == LS_JUDGE_EXACT && k < trial->n_tensors; k++)
                 for (size_t i = 0; trial->tensors[k].bound && i < trial->tensors[k].n; i++)
@@ -173,7 +174,12 @@ static void end_line(judging *j, tally *t)
     for (size_t e = 1; e < t->ballot.n; e++)
         if (t->ballot.entries[e].votes > t->ballot.entries[best].votes) best = e;
     if (t->ballot.n > 0 && t->line.kind != LS_JUDGE_ORDERED) {
+        const ls_cause cause = t->ballot.entries[best].cause;
         memcpy(t->line.suspected, t->ballot.entries[best].text, JUDGE_SUSPICION);
+        if (cause != LS_CAUSE_NONE) {
+            t->line.mistake = ls_mistake_of(cause)->key;
+            t->line.remedy = ls_mistake_of(cause)->remedy;
+        }
         t->line.explained = t->ballot.entries[best].votes;
     }
     if (t->ballot.n == 0 && failed > 0 && j->operation->otherwise != NULL)
@@ -209,13 +215,28 @@ static ls_status judge_operation_on_all(judging *j)
         t->line.operation = j->operation->name;
         t->line.kind = (ls_judge_kind)kind;
     }
-    for (int ranks = j->operation->least_ranks;
-         ranks <= most && j->report->verdict != LS_JUDGE_STOPPED; ranks++)
+    const int least = j->operation->least_ranks;
+    for (int ranks = least > 0 ? least : 1; ranks <= most && j->report->verdict != LS_JUDGE_STOPPED;
+         ranks++)
         LS_TRY(judge_ranks(j, ranks));
     LS_TRY(add_lines(j));
     j->report->operations++;
 exit:
     return status;
+}
+
+/* Whether the table has a function there. */
+static bool has_at(const ls_backend *backend, size_t place)
+{
+    void (*function)(void);
+    memcpy(&function, (const char *)backend + place, sizeof function);
+    return function != NULL;
+}
+
+static bool has(const ls_backend *backend, const judge_operation *operation)
+{
+    return has_at(backend, operation->function) &&
+           (operation->and_function == 0 || has_at(backend, operation->and_function));
 }
 
 static bool wanted(const judging *j, const judge_operation *operation)
@@ -231,14 +252,14 @@ static ls_status judge_all(judging *j)
         for (size_t c = 0; c < N_CHAPTERS; c++)
             for (size_t o = 0; o < CHAPTERS[c]->n; o++) {
                 const judge_operation *operation = &CHAPTERS[c]->operations[o];
-                const bool has = operation->has(j->backend);
+                const bool there = has(j->backend, operation);
                 if (!wanted(j, operation)) continue;
                 if (pass == 0) {
-                    if (!has) j->report->missing++;
-                    if (has) total++;
+                    if (!there) j->report->missing++;
+                    if (there) total++;
                     continue;
                 }
-                if (!has || j->report->verdict == LS_JUDGE_STOPPED) continue;
+                if (!there || j->report->verdict == LS_JUDGE_STOPPED) continue;
                 if (j->options.progress)
                     j->options.progress(j->options.progress_argument, operation->name, done, total);
                 j->operation = operation;

@@ -7,7 +7,7 @@
 
 #include "lockstep/kernels/attention.h"
 #include "conformance/judge_operations.h"
-#include "step_graph/operation_parts.h"
+#include "step_graph/formula.h"
 
 enum { SHAPES = 8 };
 
@@ -22,17 +22,9 @@ static const attention_case CASES[SHAPES] = {{1, 1, 1, 0, 2, 0, true},  {2, 5, 1
                                              {3, 3, 3, 0, 2, 3, true},  {1, 17, 1, 0, 8, 0, true},
                                              {2, 2, 0, 1, 7, 0, false}, {1, 9, 2, 0, 1, 1, false}};
 
-/* How scores are scaled and what a query sees. */
-typedef struct way {
-    double scale;
-    bool causal;
-    int shift; /* of the mask */
-} way;
-
 typedef struct attention_view {
     ls_backend_attention shape;
     size_t width; /* of all heads */
-    way right;
     judge_tensor *q, *k, *v, *d_o;
 } attention_view;
 
@@ -51,7 +43,6 @@ static ls_status prepare_shape(judge_trial *trial, attention_view **ret_view)
                                       .cut = {.granule = 1},
                                       .causal = c->causal};
     v->width = H * c->head_width;
-    v->right = (way){1 / sqrt((double)c->head_width), c->causal, 0};
     LS_TRY(ls_trial_cut(trial, H, 1, c->cut, &v->shape.cut.starts));
     if (c->B > 1) trial->traits |= JUDGE_SEVERAL_SEQUENCES;
     snprintf(trial->label, sizeof trial->label, "tokens %zu x %zu, %zu heads of %zu, %s", c->B,
@@ -59,6 +50,12 @@ static ls_status prepare_shape(judge_trial *trial, attention_view **ret_view)
     *ret_view = v;
 exit:
     return status;
+}
+
+/* o, or dq, dk, dv. */
+static int outputs_of(const attention_view *v)
+{
+    return v->d_o != NULL ? 3 : 1;
 }
 
 /* An array of tokens x heads x head_width, own heads of each rank. */
@@ -86,105 +83,35 @@ exit:
     return status;
 }
 
-/* Place of token s of sequence b in head h. */
-static size_t at(const attention_view *v, size_t b, size_t h, size_t s)
-{
-    return (b * v->shape.S + s) * v->width + h * v->shape.head_width;
-}
-
-static size_t seen_by(const attention_view *v, const way *w, size_t i)
-{
-    const long end = (long)i + 1 + w->shift;
-    if (!w->causal || end > (long)v->shape.S) return v->shape.S;
-    return end > 0 ? (size_t)end : 0;
-}
-
-/* Probabilities of query i; returns how many keys it sees. */
-static size_t probabilities(const ls_precision *p, const attention_view *v, const way *w, size_t b,
-                            size_t h, size_t i, approx *P)
-{
-    const size_t seen = seen_by(v, w, i);
-    for (size_t j = 0; j < seen; j++) {
-        approx_sum score = {0};
-        for (size_t c = 0; c < v->shape.head_width; c++)
-            approx_sum_add(&score, approx_exact(v->q->before[at(v, b, h, i) + c] *
-                                                v->k->before[at(v, b, h, j) + c]));
-        P[j] = approx_multiply(p, approx_sum_end(p, &score), approx_constant(p, w->scale));
-    }
-    ls_evaluate_softmax(p, P, seen);
-    return seen;
-}
-
-/* What a case's sums go into: o, or dq, dk, dv. */
-typedef struct sums {
-    approx_sum *of[3];
-} sums;
-
-static void add_forward(const ls_precision *p, const attention_view *v, const way *w, size_t b,
-                        size_t h, size_t i, approx *P, const sums *out)
-{
-    const size_t seen = probabilities(p, v, w, b, h, i, P);
-    for (size_t j = 0; j < seen; j++)
-        for (size_t c = 0; c < v->shape.head_width; c++)
-            approx_sum_add(&out->of[0][at(v, b, h, i) + c],
-                           approx_product(P[j], approx_exact(v->v->before[at(v, b, h, j) + c])));
-}
-
-/* dP_j = do v_j, dS_j = P_j (dP_j - sum P dP), dq = scale sum dS_j k_j, dk_j += scale dS_j q, dv_j
- * += P_j do */
-static void add_backward(const ls_precision *p, const attention_view *v, const way *w, size_t b,
-                         size_t h, size_t i, approx *P, const sums *out)
-{
-    const size_t S = v->shape.S, seen = probabilities(p, v, w, b, h, i, P), own = at(v, b, h, i);
-    const double *d_o = v->d_o->before + own;
-    approx *dP = P + S;
-    approx_sum along = {0};
-    for (size_t j = 0; j < seen; j++) {
-        approx_sum dot = {0};
-        for (size_t c = 0; c < v->shape.head_width; c++)
-            approx_sum_add(&dot, approx_exact(d_o[c] * v->v->before[at(v, b, h, j) + c]));
-        dP[j] = approx_sum_end(p, &dot);
-        approx_sum_add(&along, approx_product(P[j], dP[j]));
-    }
-    const approx mean = approx_sum_end(p, &along);
-    for (size_t j = 0; j < seen; j++) {
-        const approx dS =
-            approx_multiply(p, approx_multiply(p, P[j], approx_subtract(p, dP[j], mean)),
-                            approx_constant(p, w->scale));
-        for (size_t c = 0; c < v->shape.head_width; c++) {
-            const size_t key = at(v, b, h, j) + c;
-            approx_sum_add(&out->of[0][own + c],
-                           approx_product(dS, approx_exact(v->k->before[key])));
-            approx_sum_add(&out->of[1][key],
-                           approx_product(dS, approx_exact(v->q->before[own + c])));
-            approx_sum_add(&out->of[2][key], approx_product(P[j], approx_exact(d_o[c])));
-        }
-    }
-}
-
-/* All of it in one way, into values (and bounds). */
-static ls_status evaluate(judge_trial *trial, const attention_view *v, const way *w,
+/* All of it in one way, into values (and bounds): o, or dq, dk, dv. */
+static ls_status evaluate(judge_trial *trial, const attention_view *v, const ls_variant *how,
                           double *const values[3], double *const bounds[3])
 {
     ls_status status = LS_OK;
-    const size_t n = v->shape.B * v->shape.S * v->width;
-    const int outputs = v->d_o != NULL ? 3 : 1;
-    sums out = {{NULL, NULL, NULL}};
-    approx *P = NULL;
-    LS_TRY(ls_trial_room(trial, 2 * v->shape.S, sizeof *P, &P));
-    for (int k = 0; k < outputs; k++)
-        LS_TRY(ls_trial_room(trial, n, sizeof *out.of[k], &out.of[k]));
-    for (size_t b = 0; b < v->shape.B; b++)
-        for (size_t h = 0; h < v->shape.heads; h++)
-            for (size_t i = 0; i < v->shape.S; i++)
-                (v->d_o != NULL ? add_backward : add_forward)(&trial->precision, v, w, b, h, i, P,
-                                                              &out);
-    for (int k = 0; k < outputs; k++)
-        for (size_t i = 0; i < n; i++) {
-            const approx a = approx_sum_end(&trial->precision, &out.of[k][i]);
-            values[k][i] = a.value;
-            if (bounds != NULL) bounds[k][i] = a.error;
+    const ls_precision *p = &trial->precision;
+    const double *q = v->q->before, *k = v->k->before, *val = v->v->before;
+    const ls_attention_form form = {.B = v->shape.B,
+                                    .S = v->shape.S,
+                                    .heads = v->shape.heads,
+                                    .kv_heads = v->shape.heads,
+                                    .head_width = v->shape.head_width,
+                                    .causal = v->shape.causal,
+                                    .variant = how};
+    approx *room = NULL;
+    LS_TRY(ls_trial_room(trial, 2 * v->shape.S, sizeof *room, &room));
+    for (int slot = 0; slot < outputs_of(v); slot++) {
+        approx_sum *sums = NULL;
+        LS_TRY(ls_trial_room(trial, v->q->n, sizeof *sums, &sums));
+        if (v->d_o)
+            ls_formula_attention_gradient(p, &form, q, k, val, v->d_o->before, slot, room, sums);
+        else
+            ls_formula_attention(p, &form, q, k, val, room, sums);
+        for (size_t i = 0; i < v->q->n; i++) {
+            const approx a = approx_sum_end(p, &sums[i]);
+            values[slot][i] = a.value;
+            if (bounds != NULL) bounds[slot][i] = a.error;
         }
+    }
 exit:
     return status;
 }
@@ -208,11 +135,11 @@ static ls_status order(judge_trial *trial, const attention_view *v, judge_tensor
                                       .head_width = v->shape.head_width,
                                       .ld_q = v->width,
                                       .ld_kv = v->width,
-                                      .scale = v->right.scale,
+                                      .scale = 1 / sqrt((double)v->shape.head_width),
                                       .causal = v->shape.causal};
     for (size_t b = 0; b < v->shape.B; b++)
         for (size_t h = 0; h < v->shape.heads; h++) {
-            const size_t i = at(v, b, h, 0);
+            const size_t i = b * S * v->width + h * v->shape.head_width;
             LS_TRY(ls_attention_forward(LS_ENGINE_PORTABLE, &shape, o + i, P, q + i, k + i, val + i,
                                         scratch));
             if (v->d_o != NULL)
@@ -229,26 +156,32 @@ exit:
 static ls_status finish(judge_trial *trial, const attention_view *v, judge_tensor *const out[3])
 {
     ls_status status = LS_OK;
-    const double d = (double)v->shape.head_width;
-    const bool causal = v->shape.causal;
+    const ls_variant right = {0};
     const struct {
+        ls_cause cause;
         const char *text;
-        way way;
-    } wrong[] = {{"the scores are scaled by 1 / head_width", {1 / d, causal, 0}},
-                 {"the scores are not scaled", {1, causal, 0}},
-                 {"no causal mask", {v->right.scale, false, 0}},
-                 {"a causal mask where all keys are seen", {v->right.scale, true, 0}},
-                 {"the causal mask is off by one", {v->right.scale, true, 1}},
-                 {"the causal mask is off by one", {v->right.scale, true, -1}}};
-    const int outputs = v->d_o != NULL ? 3 : 1;
+        ls_variant how;
+    } wrong[] = {
+        {LS_CAUSE_SCORE_SCALE,
+         "the scores are scaled by 1 / head_width",
+         {.score_scale = 1 / (double)v->shape.head_width}},
+        {LS_CAUSE_SCORE_SCALE, "the scores are not scaled", {.score_scale = 1}},
+        {LS_CAUSE_CAUSAL_MASK, "no causal mask", {.mask = LS_MASK_ABSENT}},
+        {LS_CAUSE_CAUSAL_MASK, "a causal mask where all keys are seen", {.mask = LS_MASK_CAUSAL}},
+        {LS_CAUSE_CAUSAL_MASK,
+         "the causal mask is off by one",
+         {.mask = LS_MASK_SHIFTED, .mask_shift = 1}},
+        {LS_CAUSE_CAUSAL_MASK,
+         "the causal mask is off by one",
+         {.mask = LS_MASK_SHIFTED, .mask_shift = -1}}};
     double *values[3] = {NULL, NULL, NULL}, *bounds[3] = {NULL, NULL, NULL};
-    for (int k = 0; k < outputs; k++) values[k] = out[k]->value, bounds[k] = out[k]->bound;
-    LS_TRY(evaluate(trial, v, &v->right, values, bounds));
+    for (int k = 0; k < outputs_of(v); k++) values[k] = out[k]->value, bounds[k] = out[k]->bound;
+    LS_TRY(evaluate(trial, v, &right, values, bounds));
     LS_TRY(order(trial, v, out));
     for (size_t w = 0; w < sizeof wrong / sizeof wrong[0]; w++) {
-        for (int k = 0; k < outputs; k++)
-            LS_TRY(ls_trial_variant(trial, out[k], wrong[w].text, false, &values[k]));
-        LS_TRY(evaluate(trial, v, &wrong[w].way, values, NULL));
+        for (int k = 0; k < outputs_of(v); k++)
+            LS_TRY(ls_trial_variant(trial, out[k], wrong[w].cause, wrong[w].text, &values[k]));
+        LS_TRY(evaluate(trial, v, &wrong[w].how, values, NULL));
     }
 exit:
     return status;
@@ -297,14 +230,9 @@ static int call_backward(const void *backend, ls_backend_rank *me, const judge_t
         ->attention_backward(me, b[0], b[1], b[2], b[6], b[3], b[4], b[5], &v->shape);
 }
 
-JUDGE_HAS(attention_forward)
-JUDGE_HAS(attention_backward)
-
 static const judge_operation operations[] = {
-    {"attention_forward", false, true, 1, SHAPES, has_attention_forward, prepare_forward,
-     call_forward, NULL},
-    {"attention_backward", false, true, 1, SHAPES, has_attention_backward, prepare_backward,
-     call_backward, NULL},
+    JUDGE_BOUNDED(attention_forward, SHAPES, prepare_forward, call_forward, 0),
+    JUDGE_BOUNDED(attention_backward, SHAPES, prepare_backward, call_backward, 0),
 };
 
-const judge_chapter ls_judge_attention = {operations, sizeof operations / sizeof operations[0]};
+const judge_chapter ls_judge_attention = JUDGE_CHAPTER(operations);

@@ -106,8 +106,9 @@ static ls_status prepare_broadcast(judge_trial *trial)
     ls_trial_draw(trial, buffer, RANGE);
     for (size_t i = 0; i < buffer->n; i++)
         buffer->value[i] = buffer->before[(size_t)shape->root * n + i % n];
-    LS_TRY(ls_trial_variant(trial, buffer, "rank 0 taken for the root", false, &first));
-    LS_TRY(ls_trial_variant(trial, buffer, "the root's data does not arrive", false, &kept));
+    LS_TRY(ls_trial_variant(trial, buffer, LS_CAUSE_NONE, "rank 0 taken for the root", &first));
+    LS_TRY(
+        ls_trial_variant(trial, buffer, LS_CAUSE_NONE, "the root's data does not arrive", &kept));
     for (size_t i = 0; i < buffer->n; i++) {
         first[i] = buffer->before[i % n];
         kept[i] = buffer->before[i];
@@ -145,11 +146,13 @@ static ls_status all_reduce_value(judge_trial *trial, const call_shape *shape,
     ls_judge_sum_parts(trial, out);
     if (shape->reduction == LS_BACKEND_SUM) {
         LS_TRY(ls_judge_order_parts(trial, out));
-        LS_TRY(ls_trial_variant(trial, out, "the largest instead of the sum", false, &other));
+        LS_TRY(
+            ls_trial_variant(trial, out, LS_CAUSE_NONE, "the largest instead of the sum", &other));
         for (size_t i = 0; i < out->n; i++) other[i] = largest(in, P, n, i % n);
     } else {
-        LS_TRY(ls_trial_variant(trial, out, "the sum instead of the largest", false, &other));
-        LS_TRY(ls_trial_variant(trial, out, "the maximum begins at 0", false, &other));
+        LS_TRY(
+            ls_trial_variant(trial, out, LS_CAUSE_NONE, "the sum instead of the largest", &other));
+        LS_TRY(ls_trial_variant(trial, out, LS_CAUSE_NONE, "the maximum begins at 0", &other));
         for (size_t i = 0; i < out->n; i++) {
             out->value[i] = largest(in, P, n, i % n);
             out->bound[i] = 0;
@@ -160,7 +163,7 @@ exit:
     return status;
 }
 
-static ls_status prepare_all_reduce(judge_trial *trial, ls_backend_reduction reduction)
+static ls_status prepare_all_reduce(judge_trial *trial)
 {
     ls_status status = LS_OK;
     call_shape *shape = NULL;
@@ -168,7 +171,7 @@ static ls_status prepare_all_reduce(judge_trial *trial, ls_backend_reduction red
     LS_TRY(new_shape(trial, &shape));
     *shape = (call_shape){.n = count_of(trial, trial->number / 2),
                           .in_place = trial->number % 2 == 1,
-                          .reduction = reduction};
+                          .reduction = (ls_backend_reduction)trial->form};
     note_count(trial, shape->n);
     if (shape->in_place) trial->traits |= JUDGE_IN_PLACE;
     snprintf(trial->label, sizeof trial->label, "n %zu%s", shape->n,
@@ -182,16 +185,6 @@ static ls_status prepare_all_reduce(judge_trial *trial, ls_backend_reduction red
     LS_TRY(all_reduce_value(trial, shape, in, out));
 exit:
     return status;
-}
-
-static ls_status prepare_sum(judge_trial *trial)
-{
-    return prepare_all_reduce(trial, LS_BACKEND_SUM);
-}
-
-static ls_status prepare_max(judge_trial *trial)
-{
-    return prepare_all_reduce(trial, LS_BACKEND_MAX);
 }
 
 static int call_all_reduce(const void *backend, ls_backend_rank *me, const judge_trial *trial,
@@ -252,9 +245,9 @@ static ls_status gather_variants(judge_trial *trial, const judge_tensor *in, jud
     const size_t P = (size_t)trial->ranks, n = out->n;
     double *reversed = NULL, *turned = NULL, *equal = NULL;
     size_t at = 0;
-    LS_TRY(ls_trial_variant(trial, out, "shards in the wrong order", false, &reversed));
-    LS_TRY(ls_trial_variant(trial, out, "shards in the wrong order", true, &turned));
-    LS_TRY(ls_trial_variant(trial, out, "shares taken to be equal", false, &equal));
+    LS_TRY(ls_trial_variant(trial, out, LS_CAUSE_SHARD_ORDER, NULL, &reversed));
+    LS_TRY(ls_trial_variant_by_rank(trial, out, LS_CAUSE_SHARD_ORDER, NULL, &turned));
+    LS_TRY(ls_trial_variant(trial, out, LS_CAUSE_NONE, "shares taken to be equal", &equal));
     for (size_t q = P; q-- > 0;)
         for (size_t i = 0; i < in->count[q]; i++) reversed[at++] = in->before[in->where[q][i]];
     for (size_t r = 0; r < P; r++) {
@@ -310,8 +303,8 @@ static ls_status prepare_all_gather_columns(judge_trial *trial)
     ls_trial_draw(trial, in, RANGE);
     LS_TRY(ls_trial_add(trial, "out", JUDGE_WANTED, shape->rows, shape->n, 1, NULL, &out));
     for (size_t i = 0; i < out->n; i++) out->value[i] = in->before[i];
-    LS_TRY(ls_trial_variant(trial, out, "joined along the first dimension instead of the last",
-                            false, &joined));
+    LS_TRY(ls_trial_variant(trial, out, LS_CAUSE_SHARD_ORDER,
+                            "joined along the first dimension instead of the last", &joined));
     for (int q = 0; q < trial->ranks; q++)
         for (size_t i = 0; i < in->count[q]; i++) joined[at++] = in->before[in->where[q][i]];
 exit:
@@ -359,7 +352,8 @@ static ls_status prepare_all_to_all(judge_trial *trial)
     LS_TRY(ls_trial_add(trial, "in", JUDGE_GIVEN, 1, to[P], 1, to, &in));
     ls_trial_draw(trial, in, RANGE);
     LS_TRY(ls_trial_add(trial, "out", JUDGE_WANTED, 1, from[P], 1, from, &out));
-    LS_TRY(ls_trial_variant(trial, out, "blocks in the wrong order", false, &reversed));
+    LS_TRY(
+        ls_trial_variant(trial, out, LS_CAUSE_SHARD_ORDER, "blocks in the wrong order", &reversed));
     for (int order = 0; order < 2; order++, at = 0)
         for (size_t r = 0; r < P; r++)
             for (size_t k = 0; k < P; k++) {
@@ -380,30 +374,23 @@ static int call_all_to_all(const void *backend, ls_backend_rank *me, const judge
     return ((const ls_backend *)backend)->all_to_all(me, b[1], b[0], s->counts);
 }
 
-JUDGE_HAS(barrier)
-JUDGE_HAS(broadcast)
-JUDGE_HAS(all_reduce)
-JUDGE_HAS(reduce_scatter)
-JUDGE_HAS(all_gather)
-JUDGE_HAS(all_gather_columns)
-JUDGE_HAS(all_to_all)
-
 static const judge_operation operations[] = {
-    {"barrier", true, false, 1, 8, has_barrier, prepare_barrier, call_barrier,
-     "a rank leaves before all have come"},
-    {"broadcast", true, true, 1, COUNTS, has_broadcast, prepare_broadcast, call_broadcast, NULL},
-    {"all_reduce_sum", true, true, 1, 2 * COUNTS, has_all_reduce, prepare_sum, call_all_reduce,
-     NULL},
-    {"all_reduce_max", true, true, 1, 2 * COUNTS, has_all_reduce, prepare_max, call_all_reduce,
-     NULL},
-    {"reduce_scatter", true, true, 1, 2 * COUNTS, has_reduce_scatter, prepare_reduce_scatter,
-     call_reduce_scatter, NULL},
-    {"all_gather", true, true, 1, 2 * COUNTS, has_all_gather, prepare_all_gather, call_all_gather,
-     NULL},
-    {"all_gather_columns", true, true, 1, 2 * COUNTS, has_all_gather_columns,
-     prepare_all_gather_columns, call_all_gather_columns, NULL},
-    {"all_to_all", true, true, 1, COUNTS, has_all_to_all, prepare_all_to_all, call_all_to_all,
-     NULL},
+    {.name = "barrier",
+     .function = JUDGE_AT(barrier),
+     .exact = true,
+     .shapes = 8,
+     .prepare = prepare_barrier,
+     .call = call_barrier,
+     .otherwise = "a rank leaves before all have come"},
+    JUDGE_BOTH(broadcast, COUNTS, prepare_broadcast, call_broadcast),
+    JUDGE_ROW("all_reduce_sum", all_reduce, true, true, 2 * COUNTS, prepare_all_reduce,
+              call_all_reduce, LS_BACKEND_SUM),
+    JUDGE_ROW("all_reduce_max", all_reduce, true, true, 2 * COUNTS, prepare_all_reduce,
+              call_all_reduce, LS_BACKEND_MAX),
+    JUDGE_BOTH(reduce_scatter, 2 * COUNTS, prepare_reduce_scatter, call_reduce_scatter),
+    JUDGE_BOTH(all_gather, 2 * COUNTS, prepare_all_gather, call_all_gather),
+    JUDGE_BOTH(all_gather_columns, 2 * COUNTS, prepare_all_gather_columns, call_all_gather_columns),
+    JUDGE_BOTH(all_to_all, COUNTS, prepare_all_to_all, call_all_to_all),
 };
 
-const judge_chapter ls_judge_collectives = {operations, sizeof operations / sizeof operations[0]};
+const judge_chapter ls_judge_collectives = JUDGE_CHAPTER(operations);

@@ -37,6 +37,7 @@ enum { JUDGE_BALLOT = 64, JUDGE_SUSPICION = 160 };
 typedef struct judge_ballot {
     struct {
         char text[JUDGE_SUSPICION];
+        ls_cause cause;
         size_t votes, last_case;
     } entries[JUDGE_BALLOT];
     size_t n, cases;

@@ -97,8 +97,8 @@ static ls_status prepare_forward(judge_trial *trial)
     }
     LS_TRY(ls_judge_reals(trial, y->n, y->value, &bits));
     y->ordered = bits;
-    LS_TRY(ls_trial_variant(trial, y,
-                            "tokens of other ranks looked up as the own row 0, not left out", false,
+    LS_TRY(ls_trial_variant(trial, y, LS_CAUSE_NONE,
+                            "tokens of other ranks looked up as the own row 0, not left out",
                             &clamped));
     for (size_t i = 0; i < y->n; i++)
         for (size_t r = 0; r < (size_t)trial->ranks; r++)
@@ -144,10 +144,10 @@ static ls_status prepare_backward(judge_trial *trial)
     LS_TRY(ls_embedding_backward(bits, upstream, ids, v->token_axis, D, 0, rows));
     ls_normalize_zero(bits, dtable->n);
     dtable->ordered = bits;
-    LS_TRY(ls_trial_variant(trial, dtable, "a row has the gradient of its last token alone", false,
-                            &last));
-    LS_TRY(ls_trial_variant(trial, dtable, "summed over ranks that all have the whole gradient",
-                            false, &summed));
+    LS_TRY(ls_trial_variant(trial, dtable, LS_CAUSE_ASSIGNED,
+                            "a row has the gradient of its last token alone", &last));
+    LS_TRY(ls_trial_variant(trial, dtable, LS_CAUSE_REDUCED_TWICE,
+                            "summed over ranks that all have the whole gradient", &summed));
     for (size_t t = 0; t < v->tokens; t++)
         for (size_t d = 0; d < D; d++) last[id_of(v, t) * D + d] = dy->before[t * D + d];
     for (size_t i = 0; i < dtable->n; i++) summed[i] *= trial->ranks;
@@ -162,14 +162,9 @@ static int call_backward(const void *backend, ls_backend_rank *me, const judge_t
     return ((const ls_backend *)backend)->vocab_embedding_backward(me, b[0], b[1], b[2], &v->shape);
 }
 
-JUDGE_HAS(vocab_embedding_forward)
-JUDGE_HAS(vocab_embedding_backward)
-
 static const judge_operation operations[] = {
-    {"vocab_embedding_forward", true, true, 1, SHAPES, has_vocab_embedding_forward, prepare_forward,
-     call_forward, NULL},
-    {"vocab_embedding_backward", true, true, 1, SHAPES, has_vocab_embedding_backward,
-     prepare_backward, call_backward, NULL},
+    JUDGE_BOTH(vocab_embedding_forward, SHAPES, prepare_forward, call_forward),
+    JUDGE_BOTH(vocab_embedding_backward, SHAPES, prepare_backward, call_backward),
 };
 
-const judge_chapter ls_judge_embedding = {operations, sizeof operations / sizeof operations[0]};
+const judge_chapter ls_judge_embedding = JUDGE_CHAPTER(operations);

@@ -100,11 +100,11 @@ static ls_status prepare_column(judge_trial *trial)
     ls_trial_draw(trial, w, RANGE);
     ls_trial_draw(trial, b, RANGE);
     const double *bias = v->bias ? b->before : NULL;
-    const judge_factor X = {x->before, in, 1}, W = {w->before, out, 1};
+    const judge_factor X = {x->before, in, 1, NULL}, W = {w->before, out, 1, NULL};
     ls_judge_product(&trial->precision, y->value, y->bound, X, W, v->tokens, out, 0, in, bias);
     LS_TRY(ls_judge_order_product(trial, y, LS_NO_TRANS, LS_NO_TRANS, v->token_axis, v->cut_axis,
                                   ls_axis_whole(in), x->before, w->before, bias));
-    LS_TRY(ls_trial_variant(trial, y, "bias missing", false, &bare));
+    LS_TRY(ls_trial_variant(trial, y, LS_CAUSE_BIAS_MISSING, NULL, &bare));
     ls_judge_product(&trial->precision, bare, NULL, X, W, v->tokens, out, 0, in, NULL);
 exit:
     return status;
@@ -137,19 +137,16 @@ static ls_status prepare_column_backward(judge_trial *trial)
     ls_trial_draw(trial, dy, RANGE);
     draw_x(trial, x);
     ls_trial_draw(trial, w, RANGE);
-    const judge_factor DY = {dy->before, out, 1}, WT = {w->before, 1, out}, XT = {x->before, 1, in};
-    LS_TRY(ls_trial_parts(trial, dx));
-    for (int r = 0; r < trial->ranks; r++)
-        ls_judge_product(p, dx->part + (size_t)r * dx->n, NULL, DY, WT, n, in, starts[r],
-                         starts[r + 1], NULL);
-    ls_judge_product(p, dx->value, dx->bound, DY, WT, n, in, 0, out, NULL);
+    const judge_factor DY = {dy->before, out, 1, NULL}, WT = {w->before, 1, out, NULL},
+                       XT = {x->before, 1, in, NULL};
+    LS_TRY(ls_judge_product_of_ranks(trial, dx, DY, WT, n, in, starts, NULL));
     ls_judge_product(p, dw->value, dw->bound, XT, DY, in, out, 0, n, NULL);
     LS_TRY(ls_judge_order_product(trial, dx, LS_NO_TRANS, LS_TRANS, v->token_axis,
                                   ls_axis_whole(in), v->cut_axis, dy->before, w->before, NULL));
     LS_TRY(ls_judge_order_product(trial, dw, LS_TRANS, LS_NO_TRANS, ls_axis_whole(in), v->cut_axis,
                                   v->token_axis, x->before, dy->before, NULL));
     if (db != NULL) {
-        ls_judge_add_rows(p, db->value, db->bound, dy->before, n, out);
+        ls_judge_add_rows(p, db->value, db->bound, DY, n, out);
         LS_TRY(ls_judge_order_rows(trial, db, dy->before, v->token_axis, out));
     }
 exit:
@@ -170,7 +167,6 @@ static int call_column_backward(const void *backend, ls_backend_rank *me, const 
 static ls_status prepare_row(judge_trial *trial)
 {
     ls_status status = LS_OK;
-    const ls_precision *p = &trial->precision;
     linear_view *v = NULL;
     judge_tensor *y = NULL, *x = NULL, *w = NULL, *b = NULL;
     LS_TRY(prepare_shape(trial, false, &v));
@@ -183,13 +179,8 @@ static ls_status prepare_row(judge_trial *trial)
     ls_trial_draw(trial, w, RANGE);
     ls_trial_draw(trial, b, RANGE);
     const double *bias = v->bias ? b->before : NULL;
-    const judge_factor X = {x->before, in, 1}, W = {w->before, out, 1};
-    LS_TRY(ls_trial_parts(trial, y));
-    for (int r = 0; r < trial->ranks; r++)
-        ls_judge_product(p, y->part + (size_t)r * y->n, NULL, X, W, v->tokens, out, starts[r],
-                         starts[r + 1], NULL);
-    for (size_t i = 0; bias != NULL && i < y->n; i++) y->once[i] = bias[i % out];
-    ls_judge_product(p, y->value, y->bound, X, W, v->tokens, out, 0, in, bias);
+    const judge_factor X = {x->before, in, 1, NULL}, W = {w->before, out, 1, NULL};
+    LS_TRY(ls_judge_product_of_ranks(trial, y, X, W, v->tokens, out, starts, bias));
     LS_TRY(ls_judge_order_product(trial, y, LS_NO_TRANS, LS_NO_TRANS, v->token_axis,
                                   ls_axis_whole(out), v->cut_axis, x->before, w->before, bias));
 exit:
@@ -223,7 +214,8 @@ static ls_status prepare_row_backward(judge_trial *trial)
     ls_trial_draw(trial, dy, RANGE);
     draw_x(trial, x);
     ls_trial_draw(trial, w, RANGE);
-    const judge_factor DY = {dy->before, out, 1}, WT = {w->before, 1, out}, XT = {x->before, 1, in};
+    const judge_factor DY = {dy->before, out, 1, NULL}, WT = {w->before, 1, out, NULL},
+                       XT = {x->before, 1, in, NULL};
     ls_judge_product(p, dx->value, dx->bound, DY, WT, n, in, 0, out, NULL);
     ls_judge_product(p, dw->value, dw->bound, XT, DY, in, out, 0, n, NULL);
     LS_TRY(ls_judge_order_product(trial, dx, LS_NO_TRANS, LS_TRANS, v->token_axis, v->cut_axis,
@@ -232,11 +224,12 @@ static ls_status prepare_row_backward(judge_trial *trial)
                                   v->token_axis, x->before, dy->before, NULL));
     if (db != NULL) {
         double *summed = NULL, *shared = NULL;
-        ls_judge_add_rows(p, db->value, db->bound, dy->before, n, out);
+        ls_judge_add_rows(p, db->value, db->bound, DY, n, out);
         LS_TRY(ls_judge_order_rows(trial, db, dy->before, v->token_axis, out));
-        LS_TRY(ls_trial_variant(trial, db, "summed over ranks that all have the whole gradient",
-                                false, &summed));
-        LS_TRY(ls_trial_variant(trial, db, "divided by the number of ranks", false, &shared));
+        LS_TRY(ls_trial_variant(trial, db, LS_CAUSE_REDUCED_TWICE,
+                                "summed over ranks that all have the whole gradient", &summed));
+        LS_TRY(ls_trial_variant(trial, db, LS_CAUSE_AVERAGED, "divided by the number of ranks",
+                                &shared));
         for (size_t i = 0; i < db->n; i++) {
             summed[i] *= trial->ranks;
             shared[i] /= trial->ranks;
@@ -254,20 +247,11 @@ static int call_row_backward(const void *backend, ls_backend_rank *me, const jud
         ->row_linear_backward(me, b[0], b[1], v->bias ? b[5] : NULL, b[2], b[3], b[4], &v->shape);
 }
 
-JUDGE_HAS(column_linear_forward)
-JUDGE_HAS(column_linear_backward)
-JUDGE_HAS(row_linear_forward)
-JUDGE_HAS(row_linear_backward)
-
 static const judge_operation operations[] = {
-    {"column_linear_forward", true, true, 1, SHAPES, has_column_linear_forward, prepare_column,
-     call_column, NULL},
-    {"column_linear_backward", true, true, 1, SHAPES, has_column_linear_backward,
-     prepare_column_backward, call_column_backward, NULL},
-    {"row_linear_forward", true, true, 1, SHAPES, has_row_linear_forward, prepare_row, call_row,
-     NULL},
-    {"row_linear_backward", true, true, 1, SHAPES, has_row_linear_backward, prepare_row_backward,
-     call_row_backward, NULL},
+    JUDGE_BOTH(column_linear_forward, SHAPES, prepare_column, call_column),
+    JUDGE_BOTH(column_linear_backward, SHAPES, prepare_column_backward, call_column_backward),
+    JUDGE_BOTH(row_linear_forward, SHAPES, prepare_row, call_row),
+    JUDGE_BOTH(row_linear_backward, SHAPES, prepare_row_backward, call_row_backward),
 };
 
-const judge_chapter ls_judge_linear = {operations, sizeof operations / sizeof operations[0]};
+const judge_chapter ls_judge_linear = JUDGE_CHAPTER(operations);

@@ -12,7 +12,6 @@
 #include "lockstep/numerics/tree.h"
 #include "conformance/judge_operations.h"
 #include "step_graph/formula.h"
-#include "step_graph/operation_parts.h"
 
 enum { SHAPES = 9 };
 
@@ -151,15 +150,18 @@ static ls_status loss_variants(judge_trial *trial, const loss_view *v, judge_ten
     const double a = v->shape.smoothing;
     const size_t V = v->shape.V, n = loss->n, *starts = v->shape.cut.starts;
     double *padded = NULL, *own = NULL, *owner = NULL, *all = NULL, *width = NULL, *ignored = NULL;
-    LS_TRY(
-        ls_trial_variant(trial, loss, "the padded columns are inside the softmax", false, &padded));
-    LS_TRY(ls_trial_variant(trial, loss, "the sum of exponentials over the own columns alone", true,
-                            &own));
-    LS_TRY(ls_trial_variant(trial, loss, "the target's logit on its owner alone", true, &owner));
-    LS_TRY(ls_trial_variant(trial, loss, "the sum of exponentials counted once per rank", false,
-                            &all));
-    LS_TRY(ls_trial_variant(trial, loss, "label smoothing by the own columns alone", true, &width));
-    LS_TRY(ls_trial_variant(trial, loss, "ignored targets have a loss", false, &ignored));
+    LS_TRY(ls_trial_variant(trial, loss, LS_CAUSE_PADDED_VOCABULARY,
+                            "the padded columns are inside the softmax", &padded));
+    LS_TRY(ls_trial_variant_by_rank(trial, loss, LS_CAUSE_NOT_REDUCED,
+                                    "the sum of exponentials over the own columns alone", &own));
+    LS_TRY(ls_trial_variant_by_rank(trial, loss, LS_CAUSE_NOT_REDUCED,
+                                    "the target's logit on its owner alone", &owner));
+    LS_TRY(ls_trial_variant(trial, loss, LS_CAUSE_NONE,
+                            "the sum of exponentials counted once per rank", &all));
+    LS_TRY(ls_trial_variant_by_rank(trial, loss, LS_CAUSE_NONE,
+                                    "label smoothing by the own columns alone", &width));
+    LS_TRY(ls_trial_variant(trial, loss, LS_CAUSE_TARGET_SET, "ignored targets have a loss",
+                            &ignored));
     for (size_t t = 0; t < n; t++) {
         double largest = -HUGE_VAL;
         for (size_t c = 0; c < V; c++) largest = fmax(largest, z_at(v, t, c));
@@ -246,9 +248,10 @@ static ls_status prepare_forward(judge_trial *trial)
     }
     LS_TRY(order_loss(trial, v, loss, mean));
     LS_TRY(loss_variants(trial, v, loss));
-    LS_TRY(ls_trial_variant(trial, mean, "the mean over all targets, ignored ones too", false,
-                            &over_all));
-    LS_TRY(ls_trial_variant(trial, mean, "the sum instead of the mean", false, &sum_alone));
+    LS_TRY(ls_trial_variant(trial, mean, LS_CAUSE_TARGET_COUNT,
+                            "the mean over all targets, ignored ones too", &over_all));
+    LS_TRY(ls_trial_variant(trial, mean, LS_CAUSE_TARGET_COUNT, "the sum instead of the mean",
+                            &sum_alone));
     over_all[0] = total.value / (double)v->tokens;
     sum_alone[0] = total.value;
 exit:
@@ -277,16 +280,16 @@ static void right_gradient(const judge_trial *trial, const loss_view *v, judge_t
 {
     const ls_precision *p = &trial->precision;
     const size_t V = v->shape.V;
+    const ls_loss_form form = {v->shape.smoothing, 0, 1};
     for (size_t t = 0; t < v->tokens; t++) {
         if (is_ignored(v, t)) continue;
         for (size_t c = 0; c < V; c++) row[c] = approx_exact(z_at(v, t, c));
-        ls_evaluate_softmax(p, row, V);
+        ls_formula_cross_entropy_gradient(p, &form, row, V, (size_t)v->targets->before[t]);
         for (size_t c = 0; c < V; c++) {
-            const approx q = approx_constant(p, asked(v, t, c));
-            const approx d =
-                approx_multiply(p, approx_subtract(p, row[c], q), approx_exact(dloss->before[t]));
+            const approx d = approx_multiply(p, row[c], approx_exact(dloss->before[t]));
             /* exp(z - lse) in place of exp(z - max) / sum: rounded at the size of lse */
-            const double other = 4 * p->u * fabs(v->lse[t]) * row[c].value;
+            const double softmax = exp(z_at(v, t, c) - v->lse[t]);
+            const double other = 4 * p->u * fabs(v->lse[t]) * softmax;
             dz->value[t * v->columns + c] = d.value;
             dz->bound[t * v->columns + c] = d.error + other * fabs(dloss->before[t]);
         }
@@ -299,16 +302,18 @@ static ls_status gradient_variants(judge_trial *trial, const loss_view *v, judge
     ls_status status = LS_OK;
     const size_t V = v->shape.V, W = v->columns, *starts = v->shape.cut.starts;
     double *bare = NULL, *scalar = NULL, *padded = NULL, *own = NULL, *ignored = NULL, *hit = NULL;
-    LS_TRY(ls_trial_variant(trial, dz, "the target's 1 is not taken away", false, &bare));
     LS_TRY(
-        ls_trial_variant(trial, dz, "the first token's upstream gradient for all", false, &scalar));
-    LS_TRY(
-        ls_trial_variant(trial, dz, "the padded columns are inside the softmax", false, &padded));
-    LS_TRY(ls_trial_variant(trial, dz, "the sum of exponentials over the own columns alone", true,
-                            &own));
-    LS_TRY(ls_trial_variant(trial, dz, "ignored targets have a gradient", false, &ignored));
-    LS_TRY(ls_trial_variant(trial, dz, "a target of another rank hits the own first column", false,
-                            &hit));
+        ls_trial_variant(trial, dz, LS_CAUSE_LOST_TERM, "the target's 1 is not taken away", &bare));
+    LS_TRY(ls_trial_variant(trial, dz, LS_CAUSE_NONE, "the first token's upstream gradient for all",
+                            &scalar));
+    LS_TRY(ls_trial_variant(trial, dz, LS_CAUSE_PADDED_VOCABULARY,
+                            "the padded columns are inside the softmax", &padded));
+    LS_TRY(ls_trial_variant_by_rank(trial, dz, LS_CAUSE_NOT_REDUCED,
+                                    "the sum of exponentials over the own columns alone", &own));
+    LS_TRY(ls_trial_variant(trial, dz, LS_CAUSE_TARGET_SET, "ignored targets have a gradient",
+                            &ignored));
+    LS_TRY(ls_trial_variant(trial, dz, LS_CAUSE_NONE,
+                            "a target of another rank hits the own first column", &hit));
     for (size_t i = 0; i < dz->n; i++) {
         const size_t t = i / W, c = i % W;
         size_t r = 0;
@@ -387,14 +392,9 @@ static int call_backward(const void *backend, ls_backend_rank *me, const judge_t
         ->vocab_cross_entropy_backward(me, b[0], b[1], b[2], b[3], &v->shape);
 }
 
-JUDGE_HAS(vocab_cross_entropy_forward)
-JUDGE_HAS(vocab_cross_entropy_backward)
-
 static const judge_operation operations[] = {
-    {"vocab_cross_entropy_forward", false, true, 1, SHAPES, has_vocab_cross_entropy_forward,
-     prepare_forward, call_forward, NULL},
-    {"vocab_cross_entropy_backward", false, true, 1, SHAPES, has_vocab_cross_entropy_backward,
-     prepare_backward, call_backward, NULL},
+    JUDGE_BOUNDED(vocab_cross_entropy_forward, SHAPES, prepare_forward, call_forward, 0),
+    JUDGE_BOUNDED(vocab_cross_entropy_backward, SHAPES, prepare_backward, call_backward, 0),
 };
 
-const judge_chapter ls_judge_loss = {operations, sizeof operations / sizeof operations[0]};
+const judge_chapter ls_judge_loss = JUDGE_CHAPTER(operations);

@@ -39,7 +39,7 @@ static ls_status prepare_messages(judge_trial *trial)
     LS_TRY(ls_trial_add(trial, "sent", JUDGE_GIVEN, 1, to[P], 1, to, &in));
     ls_trial_draw(trial, in, RANGE);
     LS_TRY(ls_trial_add(trial, "received", JUDGE_WANTED, 1, from[P], 1, from, &out));
-    LS_TRY(ls_trial_variant(trial, out, "the messages of another sender", false, &swapped));
+    LS_TRY(ls_trial_variant(trial, out, LS_CAUSE_NONE, "the messages of another sender", &swapped));
     for (size_t r = 0; r < P; r++)
         for (size_t s = 0; s < P; s++) {
             const size_t other = (s + 1) % P;
@@ -87,14 +87,15 @@ static int call_messages(const void *backend, ls_backend_rank *me, const judge_t
     return LS_BACKEND_DONE;
 }
 
-static bool has_messages(const void *backend)
-{
-    const ls_backend *table = backend;
-    return table->send != NULL && table->receive != NULL;
-}
-
 static const judge_operation operations[] = {
-    {"send_receive", true, false, 2, SHAPES, has_messages, prepare_messages, call_messages, NULL},
+    {.name = "send_receive",
+     .function = JUDGE_AT(send),
+     .and_function = JUDGE_AT(receive),
+     .exact = true,
+     .least_ranks = 2,
+     .shapes = SHAPES,
+     .prepare = prepare_messages,
+     .call = call_messages},
 };
 
-const judge_chapter ls_judge_messages = {operations, sizeof operations / sizeof operations[0]};
+const judge_chapter ls_judge_messages = JUDGE_CHAPTER(operations);

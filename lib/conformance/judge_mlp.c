@@ -10,7 +10,7 @@
 #include "lockstep/kernels/activation.h"
 #include "conformance/judge_operations.h"
 #include "conformance/judge_product.h"
-#include "step_graph/operation_parts.h"
+#include "step_graph/formula.h"
 
 enum { SHAPES = 6 };
 
@@ -33,7 +33,8 @@ typedef struct mlp_view {
     size_t tokens;
     ls_axis token_axis, cut_axis;
     judge_tensor *x, *w_up, *b_up, *w_down, *b_down, *dy;
-    approx *h, *u, *slope;
+    double *h, *u, *slope;             /* gelu(h) and gelu'(h) */
+    double *h_off, *u_off, *slope_off; /* their errors */
 } mlp_view;
 
 static ls_status prepare_shape(judge_trial *trial, mlp_view **ret_view)
@@ -79,33 +80,43 @@ exit:
     return status;
 }
 
+/* A matrix of rows of n elements; the same turned; with errors. */
+static judge_factor matrix(const double *x, size_t n, const double *error)
+{
+    return (judge_factor){x, n, 1, error};
+}
+
+static judge_factor turned(const double *x, size_t n, const double *error)
+{
+    return (judge_factor){x, 1, n, error};
+}
+
+static ls_activation_form form_of(const mlp_view *v)
+{
+    return v->shape.gelu == LS_BACKEND_GELU_ERF ? LS_ACTIVATION_ERF : LS_ACTIVATION_TANH;
+}
+
 /* h, u = gelu(h), gelu'(h), each with its error. */
 static ls_status go_up(judge_trial *trial, mlp_view *v)
 {
     ls_status status = LS_OK;
     const ls_precision *p = &trial->precision;
+    const ls_variant right = {0};
     const size_t n = v->tokens * v->shape.F, D = v->shape.D, F = v->shape.F;
-    double *h = NULL, *error = NULL;
-    LS_TRY(ls_trial_numbers(trial, n, &h));
-    LS_TRY(ls_trial_numbers(trial, n, &error));
-    LS_TRY(ls_trial_room(trial, n, sizeof *v->h, &v->h));
-    LS_TRY(ls_trial_room(trial, n, sizeof *v->u, &v->u));
-    LS_TRY(ls_trial_room(trial, n, sizeof *v->slope, &v->slope));
-    const judge_factor X = {v->x->before, D, 1}, W = {v->w_up->before, F, 1};
-    ls_judge_product(p, h, error, X, W, v->tokens, F, 0, D, v->b_up->before);
+    double **all[] = {&v->h, &v->u, &v->slope, &v->h_off, &v->u_off, &v->slope_off};
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        LS_TRY(ls_trial_numbers(trial, n, all[k]));
+    ls_judge_product(p, v->h, v->h_off, matrix(v->x->before, D, NULL),
+                     matrix(v->w_up->before, F, NULL), v->tokens, F, 0, D, v->b_up->before);
     for (size_t i = 0; i < n; i++) {
-        v->h[i] = approx_within(h[i], error[i]);
-        ls_evaluate_gelu(p, v->shape.gelu == LS_BACKEND_GELU_ERF, v->h[i], &v->u[i], &v->slope[i]);
+        approx u, slope;
+        ls_formula_activation(p, &right, form_of(v), approx_within(v->h[i], v->h_off[i]), &u,
+                              &slope);
+        v->u[i] = u.value, v->u_off[i] = u.error;
+        v->slope[i] = slope.value, v->slope_off[i] = slope.error;
     }
 exit:
     return status;
-}
-
-static void put(judge_tensor *tensor, size_t i, const ls_precision *p, const approx_sum *sum)
-{
-    const approx total = approx_sum_end(p, sum);
-    tensor->value[i] = total.value;
-    tensor->bound[i] = total.error;
 }
 
 /* ---- forward ---- */
@@ -138,18 +149,6 @@ exit:
     return status;
 }
 
-/* y as if the activation were fn of h. */
-static void down_of(const mlp_view *v, const approx *u, double *y)
-{
-    const size_t D = v->shape.D, F = v->shape.F;
-    for (size_t t = 0; t < v->tokens; t++)
-        for (size_t d = 0; d < D; d++) {
-            y[t * D + d] = v->b_down->before[d];
-            for (size_t f = 0; f < F; f++)
-                y[t * D + d] += u[t * F + f].value * v->w_down->before[f * D + d];
-        }
-}
-
 static ls_status prepare_forward(judge_trial *trial)
 {
     ls_status status = LS_OK;
@@ -157,39 +156,31 @@ static ls_status prepare_forward(judge_trial *trial)
     mlp_view *v = NULL;
     judge_tensor *y = NULL;
     ls_real *h = NULL;
-    double *u = NULL, *other = NULL, *without = NULL;
-    approx *wrong = NULL, slope;
+    double *bits = NULL, *other = NULL, *without = NULL, *wrong = NULL;
     LS_TRY(prepare_shape(trial, &v));
-    LS_TRY(ls_trial_add(trial, "y", JUDGE_WANTED, v->tokens, v->shape.D, 1, NULL, &y));
+    const size_t D = v->shape.D, F = v->shape.F, n = v->tokens;
+    LS_TRY(ls_trial_add(trial, "y", JUDGE_WANTED, n, D, 1, NULL, &y));
     LS_TRY(add_inputs(trial, v));
     LS_TRY(go_up(trial, v));
-    LS_TRY(ls_trial_parts(trial, y));
-    const size_t D = v->shape.D, F = v->shape.F, *starts = v->shape.cut.starts;
-    for (size_t i = 0; i < y->n; i++) {
-        const size_t t = i / D, d = i % D;
-        approx_sum sum = {0};
-        for (int r = 0; r < trial->ranks; r++)
-            for (size_t f = starts[r]; f < starts[r + 1]; f++) {
-                const approx term =
-                    approx_product(v->u[t * F + f], approx_exact(v->w_down->before[f * D + d]));
-                approx_sum_add(&sum, term);
-                y->part[(size_t)r * y->n + i] += term.value;
-            }
-        y->once[i] = v->b_down->before[d];
-        approx_sum_add(&sum, approx_exact(y->once[i]));
-        put(y, i, p, &sum);
-    }
-    LS_TRY(up_bits(trial, v, &h, &u));
+    const double *bias = v->b_down->before;
+    const judge_factor down = matrix(v->w_down->before, D, NULL);
+    LS_TRY(ls_judge_product_of_ranks(trial, y, matrix(v->u, F, v->u_off), down, n, D,
+                                     v->shape.cut.starts, bias));
+    LS_TRY(up_bits(trial, v, &h, &bits));
     LS_TRY(ls_judge_order_product(trial, y, LS_NO_TRANS, LS_NO_TRANS, v->token_axis,
-                                  ls_axis_whole(D), v->cut_axis, u, v->w_down->before,
-                                  v->b_down->before));
-    LS_TRY(ls_trial_variant(trial, y, "gelu in its other form", false, &other));
-    LS_TRY(ls_trial_variant(trial, y, "no activation", false, &without));
-    LS_TRY(ls_trial_room(trial, v->tokens * F, sizeof *wrong, &wrong));
-    for (size_t i = 0; i < v->tokens * F; i++)
-        ls_evaluate_gelu(p, v->shape.gelu != LS_BACKEND_GELU_ERF, v->h[i], &wrong[i], &slope);
-    down_of(v, wrong, other);
-    down_of(v, v->h, without);
+                                  ls_axis_whole(D), v->cut_axis, bits, v->w_down->before, bias));
+    LS_TRY(ls_trial_variant(trial, y, LS_CAUSE_GELU_VARIANT, "gelu in its other form", &other));
+    LS_TRY(ls_trial_variant(trial, y, LS_CAUSE_GELU_VARIANT, "no activation", &without));
+    LS_TRY(ls_trial_numbers(trial, n * F, &wrong));
+    const ls_variant how = {.activation = form_of(v) == LS_ACTIVATION_ERF ? LS_ACTIVATION_TANH
+                                                                          : LS_ACTIVATION_ERF};
+    for (size_t i = 0; i < n * F; i++) {
+        approx u, slope;
+        ls_formula_activation(p, &how, form_of(v), approx_exact(v->h[i]), &u, &slope);
+        wrong[i] = u.value;
+    }
+    ls_judge_product(p, other, NULL, matrix(wrong, F, NULL), down, n, D, 0, F, bias);
+    ls_judge_product(p, without, NULL, matrix(v->h, F, NULL), down, n, D, 0, F, bias);
 exit:
     return status;
 }
@@ -208,58 +199,33 @@ typedef struct mlp_gradients {
     judge_tensor *dx, *dw_up, *db_up, *dw_down, *db_down;
 } mlp_gradients;
 
-/* dh = (dy W_down^T) gelu'(h) */
-static void go_back(const mlp_view *v, const ls_precision *p, approx *dh)
+/* dh = (dy W_down^T) gelu'(h), and all that follows from it. */
+static ls_status gradients_of(judge_trial *trial, const mlp_view *v, const mlp_gradients *g)
 {
-    const size_t D = v->shape.D, F = v->shape.F;
-    for (size_t t = 0; t < v->tokens; t++)
-        for (size_t f = 0; f < F; f++) {
-            approx_sum du = {0};
-            for (size_t d = 0; d < D; d++)
-                approx_sum_add(
-                    &du, approx_exact(v->dy->before[t * D + d] * v->w_down->before[f * D + d]));
-            dh[t * F + f] = approx_multiply(p, approx_sum_end(p, &du), v->slope[t * F + f]);
-        }
-}
-
-static void weight_gradients(const mlp_view *v, const ls_precision *p, const mlp_gradients *g,
-                             const approx *dh)
-{
+    ls_status status = LS_OK;
+    const ls_precision *p = &trial->precision;
     const size_t D = v->shape.D, F = v->shape.F, n = v->tokens;
-    for (size_t f = 0; f < F; f++) {
-        approx_sum bias = {0};
-        for (size_t t = 0; t < n; t++) approx_sum_add(&bias, dh[t * F + f]);
-        put(g->db_up, f, p, &bias);
-        for (size_t d = 0; d < D; d++) {
-            approx_sum up = {0}, down = {0};
-            for (size_t t = 0; t < n; t++) {
-                approx_sum_add(
-                    &up, approx_product(approx_exact(v->x->before[t * D + d]), dh[t * F + f]));
-                approx_sum_add(
-                    &down, approx_product(v->u[t * F + f], approx_exact(v->dy->before[t * D + d])));
-            }
-            put(g->dw_up, d * F + f, p, &up);
-            put(g->dw_down, f * D + d, p, &down);
-        }
+    const judge_factor dy = matrix(v->dy->before, D, NULL);
+    double *d = NULL, *off = NULL;
+    LS_TRY(ls_trial_numbers(trial, n * F, &d));
+    LS_TRY(ls_trial_numbers(trial, n * F, &off));
+    ls_judge_product(p, d, off, dy, turned(v->w_down->before, D, NULL), n, F, 0, D, NULL);
+    for (size_t i = 0; i < n * F; i++) {
+        const approx dh = approx_multiply(p, approx_within(d[i], off[i]),
+                                          approx_within(v->slope[i], v->slope_off[i]));
+        d[i] = dh.value, off[i] = dh.error;
     }
-    ls_judge_add_rows(p, g->db_down->value, g->db_down->bound, v->dy->before, n, D);
-}
-
-static void input_gradient(const judge_trial *trial, const mlp_view *v, judge_tensor *dx,
-                           const approx *dh)
-{
-    const size_t D = v->shape.D, F = v->shape.F, *starts = v->shape.cut.starts;
-    for (size_t i = 0; i < dx->n; i++) {
-        approx_sum sum = {0};
-        for (int r = 0; r < trial->ranks; r++)
-            for (size_t f = starts[r]; f < starts[r + 1]; f++) {
-                const approx term =
-                    approx_product(dh[i / D * F + f], approx_exact(v->w_up->before[i % D * F + f]));
-                approx_sum_add(&sum, term);
-                dx->part[(size_t)r * dx->n + i] += term.value;
-            }
-        put(dx, i, &trial->precision, &sum);
-    }
+    const judge_factor dh = matrix(d, F, off);
+    LS_TRY(ls_judge_product_of_ranks(trial, g->dx, dh, turned(v->w_up->before, F, NULL), n, D,
+                                     v->shape.cut.starts, NULL));
+    ls_judge_product(p, g->dw_up->value, g->dw_up->bound, turned(v->x->before, D, NULL), dh, D, F,
+                     0, n, NULL);
+    ls_judge_product(p, g->dw_down->value, g->dw_down->bound, turned(v->u, F, v->u_off), dy, F, D,
+                     0, n, NULL);
+    ls_judge_add_rows(p, g->db_up->value, g->db_up->bound, dh, n, F);
+    ls_judge_add_rows(p, g->db_down->value, g->db_down->bound, dy, n, D);
+exit:
+    return status;
 }
 
 /* The contract's bits of all five. */
@@ -298,7 +264,6 @@ static ls_status prepare_backward(judge_trial *trial)
     ls_status status = LS_OK;
     mlp_view *v = NULL;
     mlp_gradients g = {0};
-    approx *dh = NULL;
     double *summed = NULL;
     LS_TRY(prepare_shape(trial, &v));
     const size_t D = v->shape.D, F = v->shape.F, *starts = v->shape.cut.starts;
@@ -309,14 +274,10 @@ static ls_status prepare_backward(judge_trial *trial)
     LS_TRY(ls_trial_add(trial, "db_down", JUDGE_WANTED, 1, D, 1, NULL, &g.db_down));
     LS_TRY(add_inputs(trial, v));
     LS_TRY(go_up(trial, v));
-    LS_TRY(ls_trial_room(trial, v->tokens * F, sizeof *dh, &dh));
-    go_back(v, &trial->precision, dh);
-    LS_TRY(ls_trial_parts(trial, g.dx));
-    input_gradient(trial, v, g.dx, dh);
-    weight_gradients(v, &trial->precision, &g, dh);
+    LS_TRY(gradients_of(trial, v, &g));
     LS_TRY(order_gradients(trial, v, &g));
-    LS_TRY(ls_trial_variant(trial, g.db_down, "summed over ranks that all have the whole gradient",
-                            false, &summed));
+    LS_TRY(ls_trial_variant(trial, g.db_down, LS_CAUSE_REDUCED_TWICE,
+                            "summed over ranks that all have the whole gradient", &summed));
     for (size_t i = 0; i < D; i++) summed[i] *= trial->ranks;
 exit:
     return status;
@@ -330,13 +291,9 @@ static int call_backward(const void *backend, ls_backend_rank *me, const judge_t
         ->mlp_backward(me, b[0], b[1], b[2], b[3], b[4], b[10], b[5], b[6], b[7], b[8], &v->shape);
 }
 
-JUDGE_HAS(mlp_forward)
-JUDGE_HAS(mlp_backward)
-
 static const judge_operation operations[] = {
-    {"mlp_forward", false, true, 1, SHAPES, has_mlp_forward, prepare_forward, call_forward, NULL},
-    {"mlp_backward", false, true, 1, SHAPES, has_mlp_backward, prepare_backward, call_backward,
-     NULL},
+    JUDGE_BOUNDED(mlp_forward, SHAPES, prepare_forward, call_forward, 0),
+    JUDGE_BOUNDED(mlp_backward, SHAPES, prepare_backward, call_backward, 0),
 };
 
-const judge_chapter ls_judge_mlp = {operations, sizeof operations / sizeof operations[0]};
+const judge_chapter ls_judge_mlp = JUDGE_CHAPTER(operations);

@@ -12,6 +12,9 @@
 
 enum { SHAPES = 8 };
 
+/* judge_operation.form */
+enum { LAYER = 0, RMS };
+
 typedef struct norm_case {
     size_t B, D;
     int S;               /* below 0: -S per rank; else all */
@@ -29,7 +32,7 @@ typedef struct norm_view {
     judge_tensor *x, *scale, *shift, *dy;
 } norm_view;
 
-static ls_status prepare_shape(judge_trial *trial, bool layer, norm_view **ret_view)
+static ls_status prepare_shape(judge_trial *trial, norm_view **ret_view)
 {
     ls_status status = LS_OK;
     const norm_case *c = &CASES[trial->number % SHAPES];
@@ -37,7 +40,7 @@ static ls_status prepare_shape(judge_trial *trial, bool layer, norm_view **ret_v
     norm_view *v = NULL;
     LS_TRY(ls_trial_room(trial, 1, sizeof *v, &v));
     trial->shape = v;
-    v->layer = layer;
+    v->layer = trial->form == LAYER;
     v->tokens = c->B * S;
     v->shape =
         (ls_backend_norm){.D = c->D,
@@ -120,27 +123,29 @@ exit:
     return status;
 }
 
-static ls_status prepare_forward(judge_trial *trial, bool layer)
+static ls_status prepare_forward(judge_trial *trial)
 {
     ls_status status = LS_OK;
     const struct {
         ls_variant how;
+        ls_cause cause;
         const char *text;
-    } ways[] = {{{.eps_outside = true}, "epsilon outside the root"},
-                {{.unbiased = true}, "the variance over D - 1"},
+    } ways[] = {{{.eps_outside = true}, LS_CAUSE_NORM_EPSILON, "epsilon outside the root"},
+                {{.unbiased = true}, LS_CAUSE_VARIANCE_UNBIASED, "the variance over D - 1"},
                 {{.centred_flipped = true},
-                 layer ? "the mean is not subtracted" : "the mean is subtracted"},
-                {{.norm_eps = -1}, "epsilon missing"}};
+                 LS_CAUSE_NORM_FORM,
+                 trial->form == LAYER ? "the mean is not subtracted" : "the mean is subtracted"},
+                {{.norm_eps = -1}, LS_CAUSE_NORM_EPSILON, "epsilon missing"}};
     const ls_variant right = {0};
     const ls_precision *p = &trial->precision;
     norm_view *v = NULL;
     judge_tensor *y = NULL;
     approx *row = NULL;
-    LS_TRY(prepare_shape(trial, layer, &v));
+    LS_TRY(prepare_shape(trial, &v));
     const ls_backend_tokens *s = &v->shape.tokens;
     LS_TRY(ls_trial_add(trial, "y", JUDGE_WANTED, s->B, s->S, v->shape.D, s->cut.starts, &y));
     LS_TRY(add_inputs(trial, v));
-    if (layer) {
+    if (v->layer) {
         LS_TRY(ls_trial_add(trial, "shift", JUDGE_GIVEN, 1, v->shape.D, 1, NULL, &v->shift));
         ls_trial_draw(trial, v->shift, 9);
     }
@@ -149,35 +154,20 @@ static ls_status prepare_forward(judge_trial *trial, bool layer)
     LS_TRY(order_forward(trial, v, y));
     for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++) {
         double *other = NULL;
-        LS_TRY(ls_trial_variant(trial, y, ways[k].text, false, &other));
+        LS_TRY(ls_trial_variant(trial, y, ways[k].cause, ways[k].text, &other));
         norm_of(p, v, &ways[k].how, row, other, NULL);
     }
 exit:
     return status;
 }
 
-static ls_status prepare_layer(judge_trial *trial)
+static int call_forward(const void *backend, ls_backend_rank *me, const judge_trial *trial,
+                        void *const *b)
 {
-    return prepare_forward(trial, true);
-}
-
-static ls_status prepare_rms(judge_trial *trial)
-{
-    return prepare_forward(trial, false);
-}
-
-static int call_layer(const void *backend, ls_backend_rank *me, const judge_trial *trial,
-                      void *const *b)
-{
+    const ls_backend *table = backend;
     const norm_view *v = trial->shape;
-    return ((const ls_backend *)backend)->layer_norm_forward(me, b[0], b[1], b[2], b[3], &v->shape);
-}
-
-static int call_rms(const void *backend, ls_backend_rank *me, const judge_trial *trial,
-                    void *const *b)
-{
-    const norm_view *v = trial->shape;
-    return ((const ls_backend *)backend)->rms_norm_forward(me, b[0], b[1], b[2], &v->shape);
+    return v->layer ? table->layer_norm_forward(me, b[0], b[1], b[2], b[3], &v->shape)
+                    : table->rms_norm_forward(me, b[0], b[1], b[2], &v->shape);
 }
 
 /* ---- backward ---- */
@@ -279,70 +269,44 @@ exit:
     return status;
 }
 
-static ls_status prepare_backward(judge_trial *trial, bool layer)
+static ls_status prepare_backward(judge_trial *trial)
 {
     ls_status status = LS_OK;
     norm_view *v = NULL;
     norm_gradients g = {0};
     double *without = NULL;
-    LS_TRY(prepare_shape(trial, layer, &v));
+    LS_TRY(prepare_shape(trial, &v));
     const ls_backend_tokens *s = &v->shape.tokens;
     const size_t D = v->shape.D;
     LS_TRY(ls_trial_add(trial, "dx", JUDGE_WANTED, s->B, s->S, D, s->cut.starts, &g.dx));
     LS_TRY(ls_trial_add(trial, "dscale", JUDGE_WANTED, 1, D, 1, NULL, &g.dscale));
     LS_TRY(add_inputs(trial, v));
     LS_TRY(ls_trial_add(trial, "dy", JUDGE_GIVEN, s->B, s->S, D, s->cut.starts, &v->dy));
-    if (layer) LS_TRY(ls_trial_add(trial, "dshift", JUDGE_WANTED, 1, D, 1, NULL, &g.dshift));
+    if (v->layer) LS_TRY(ls_trial_add(trial, "dshift", JUDGE_WANTED, 1, D, 1, NULL, &g.dshift));
     ls_trial_draw(trial, v->dy, 9);
     LS_TRY(ls_trial_parts(trial, g.dscale));
-    if (layer) LS_TRY(ls_trial_parts(trial, g.dshift));
-    LS_TRY(ls_trial_variant(trial, g.dx, "the mean and variance taken for constants", false,
-                            &without));
+    if (v->layer) LS_TRY(ls_trial_parts(trial, g.dshift));
+    LS_TRY(ls_trial_variant(trial, g.dx, LS_CAUSE_LOST_TERM,
+                            "the mean and variance taken for constants", &without));
     LS_TRY(gradients_of(trial, v, &g, without));
     LS_TRY(order_backward(trial, v, &g));
 exit:
     return status;
 }
 
-static ls_status prepare_layer_backward(judge_trial *trial)
+static int call_backward(const void *backend, ls_backend_rank *me, const judge_trial *trial,
+                         void *const *b)
 {
-    return prepare_backward(trial, true);
-}
-
-static ls_status prepare_rms_backward(judge_trial *trial)
-{
-    return prepare_backward(trial, false);
-}
-
-static int call_layer_backward(const void *backend, ls_backend_rank *me, const judge_trial *trial,
-                               void *const *b)
-{
+    const ls_backend *table = backend;
     const norm_view *v = trial->shape;
-    return ((const ls_backend *)backend)
-        ->layer_norm_backward(me, b[0], b[1], b[5], b[4], b[2], b[3], &v->shape);
+    return v->layer ? table->layer_norm_backward(me, b[0], b[1], b[5], b[4], b[2], b[3], &v->shape)
+                    : table->rms_norm_backward(me, b[0], b[1], b[4], b[2], b[3], &v->shape);
 }
-
-static int call_rms_backward(const void *backend, ls_backend_rank *me, const judge_trial *trial,
-                             void *const *b)
-{
-    const norm_view *v = trial->shape;
-    return ((const ls_backend *)backend)
-        ->rms_norm_backward(me, b[0], b[1], b[4], b[2], b[3], &v->shape);
-}
-
-JUDGE_HAS(layer_norm_forward)
-JUDGE_HAS(layer_norm_backward)
-JUDGE_HAS(rms_norm_forward)
-JUDGE_HAS(rms_norm_backward)
 
 static const judge_operation operations[] = {
-    {"layer_norm_forward", false, true, 1, SHAPES, has_layer_norm_forward, prepare_layer,
-     call_layer, NULL},
-    {"layer_norm_backward", false, true, 1, SHAPES, has_layer_norm_backward, prepare_layer_backward,
-     call_layer_backward, NULL},
-    {"rms_norm_forward", false, true, 1, SHAPES, has_rms_norm_forward, prepare_rms, call_rms, NULL},
-    {"rms_norm_backward", false, true, 1, SHAPES, has_rms_norm_backward, prepare_rms_backward,
-     call_rms_backward, NULL},
-};
+    JUDGE_BOUNDED(layer_norm_forward, SHAPES, prepare_forward, call_forward, LAYER),
+    JUDGE_BOUNDED(layer_norm_backward, SHAPES, prepare_backward, call_backward, LAYER),
+    JUDGE_BOUNDED(rms_norm_forward, SHAPES, prepare_forward, call_forward, RMS),
+    JUDGE_BOUNDED(rms_norm_backward, SHAPES, prepare_backward, call_backward, RMS)};
 
-const judge_chapter ls_judge_norm = {operations, sizeof operations / sizeof operations[0]};
+const judge_chapter ls_judge_norm = JUDGE_CHAPTER(operations);

@@ -1,10 +1,12 @@
 /* judge_operations.h - the operations that the judge knows, chapter by chapter.
  *
  * A new function of the table (a convolution, a halo exchange) is one judge_operation in a file of
- * its own: what it is called, whether the table has it, its cases, its call; and one line in the
+ * its own: what it is called, where the table has it, its cases, its call; and one line in the
  * list of judge.c. */
 #ifndef LS_CONFORMANCE_JUDGE_OPERATIONS_H
 #define LS_CONFORMANCE_JUDGE_OPERATIONS_H
+
+#include <stddef.h>
 
 #include "lockstep/numerics/gemm.h"
 #include "conformance/judge_trial.h"
@@ -29,11 +31,20 @@ extern const judge_chapter ls_judge_collectives, ls_judge_messages, ls_judge_lin
     ls_judge_attention, ls_judge_embedding, ls_judge_loss, ls_judge_tokens, ls_judge_norm,
     ls_judge_pointwise, ls_judge_update;
 
-/* bool has_NAME(const void *backend): whether the table has the function. */
-#define JUDGE_HAS(function)                                                                        \
-    static bool has_##function(const void *backend)                                                \
+/* Rows of a chapter. JUDGE_BOTH and JUDGE_BOUNDED: an operation that has the function's name. */
+#define JUDGE_AT(table_function) offsetof(ls_backend, table_function)
+#define JUDGE_ROW(text, table_function, has_exact, has_bounded, cases, prepares, calls, way)       \
     {                                                                                              \
-        return ((const ls_backend *)backend)->function != NULL;                                    \
+        .name = text, .function = JUDGE_AT(table_function), .exact = has_exact,                    \
+        .bounded = has_bounded, .shapes = cases, .prepare = prepares, .call = calls, .form = way   \
+    }
+#define JUDGE_BOTH(function, shapes, prepare, call)                                                \
+    JUDGE_ROW(#function, function, true, true, shapes, prepare, call, 0)
+#define JUDGE_BOUNDED(function, shapes, prepare, call, form)                                       \
+    JUDGE_ROW(#function, function, false, true, shapes, prepare, call, form)
+#define JUDGE_CHAPTER(operations)                                                                  \
+    {                                                                                              \
+        operations, sizeof(operations) / sizeof *(operations)                                      \
     }
 
 /* T over the ranks of what each adds, into tensor->ordered: the leaf of rank r is its own part, and

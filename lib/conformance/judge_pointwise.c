@@ -6,9 +6,12 @@
 #include "lockstep/kernels/activation.h"
 #include "lockstep/kernels/softmax.h"
 #include "conformance/judge_operations.h"
-#include "step_graph/operation_parts.h"
+#include "step_graph/formula.h"
 
 enum { GELU_SHAPES = 10, SOFTMAX_SHAPES = 8 };
+
+/* judge_operation.form of GELU */
+enum { FORWARD = 0, BACKWARD };
 
 /* ---- GELU ---- */
 
@@ -58,13 +61,12 @@ exit:
     return status;
 }
 
-static ls_status prepare_gelu_of(judge_trial *trial, bool backward)
+static ls_status prepare_gelu(judge_trial *trial)
 {
     ls_status status = LS_OK;
-    const ls_precision *p = &trial->precision;
+    const bool backward = trial->form == BACKWARD;
     gelu_view *v = NULL;
     judge_tensor *out = NULL, *x = NULL, *dy = NULL;
-    double *other = NULL, *quick = NULL;
     LS_TRY(prepare_gelu_shape(trial, &v));
     LS_TRY(ls_trial_add_own(trial, backward ? "dx" : "y", JUDGE_WANTED, v->n, &out));
     LS_TRY(ls_trial_add_own(trial, "x", JUDGE_GIVEN, v->n, &x));
@@ -73,34 +75,33 @@ static ls_status prepare_gelu_of(judge_trial *trial, bool backward)
         LS_TRY(ls_trial_add_own(trial, "dy", JUDGE_GIVEN, v->n, &dy));
         ls_trial_draw(trial, dy, 9);
     }
-    LS_TRY(ls_trial_variant(trial, out, "gelu in its other form", false, &other));
-    LS_TRY(ls_trial_variant(trial, out, "x sigmoid(1.702 x) in place of gelu", false, &quick));
-    for (size_t i = 0; i < out->n; i++) {
-        approx y, slope, other_y, other_slope;
-        const approx at = approx_exact(x->before[i]);
-        const double sigma = 1 / (1 + exp(-1.702 * at.value));
-        ls_evaluate_gelu(p, v->form == LS_BACKEND_GELU_ERF, at, &y, &slope);
-        ls_evaluate_gelu(p, v->form != LS_BACKEND_GELU_ERF, at, &other_y, &other_slope);
-        other[i] = backward ? dy->before[i] * other_slope.value : other_y.value;
-        quick[i] = backward ? dy->before[i] * sigma * (1 + 1.702 * at.value * (1 - sigma))
-                            : at.value * sigma;
-        if (backward) y = approx_multiply(p, slope, approx_exact(dy->before[i]));
-        out->value[i] = y.value;
-        out->bound[i] = y.error;
+    const ls_activation_form form =
+        v->form == LS_BACKEND_GELU_ERF ? LS_ACTIVATION_ERF : LS_ACTIVATION_TANH;
+    const struct {
+        const char *text;
+        ls_variant how;
+    } ways[] = {
+        {NULL, {0}},
+        {"gelu in its other form",
+         {.activation = form == LS_ACTIVATION_ERF ? LS_ACTIVATION_TANH : LS_ACTIVATION_ERF}},
+        {"x sigmoid(1.702 x) in place of gelu", {.activation = LS_ACTIVATION_SIGMOID}}};
+    for (size_t k = 0; k < sizeof ways / sizeof ways[0]; k++) {
+        double *values = out->value;
+        if (k > 0)
+            LS_TRY(ls_trial_variant(trial, out, LS_CAUSE_GELU_VARIANT, ways[k].text, &values));
+        for (size_t i = 0; i < out->n; i++) {
+            approx y, slope;
+            ls_formula_activation(&trial->precision, &ways[k].how, form, approx_exact(x->before[i]),
+                                  &y, &slope);
+            if (backward)
+                y = approx_multiply(&trial->precision, slope, approx_exact(dy->before[i]));
+            values[i] = y.value;
+            if (k == 0) out->bound[i] = y.error;
+        }
     }
     LS_TRY(gelu_bits(trial, v, out, x, dy));
 exit:
     return status;
-}
-
-static ls_status prepare_gelu(judge_trial *trial)
-{
-    return prepare_gelu_of(trial, false);
-}
-
-static ls_status prepare_gelu_backward(judge_trial *trial)
-{
-    return prepare_gelu_of(trial, true);
 }
 
 static int call_gelu(const void *backend, ls_backend_rank *me, const judge_trial *trial,
@@ -162,7 +163,7 @@ static ls_status prepare_softmax(judge_trial *trial)
     LS_TRY(ls_judge_reals(trial, x->n, NULL, &bits));
     for (size_t r = 0; r < v->rows * (size_t)trial->ranks; r++) {
         for (size_t i = 0; i < n; i++) row[i] = approx_exact(x->before[r * n + i]);
-        ls_evaluate_softmax(p, row, n);
+        ls_formula_softmax(p, row, n);
         for (size_t i = 0; i < n; i++) {
             y->value[r * n + i] = row[i].value;
             y->bound[r * n + i] = row[i].error;
@@ -190,8 +191,12 @@ static ls_status prepare_softmax_backward(judge_trial *trial)
     judge_tensor *dx = NULL, *dy = NULL, *y = NULL;
     ls_real *up = NULL, *of = NULL, *bits = NULL;
     double *diagonal = NULL;
+    approx *P = NULL, *dP = NULL;
+    const ls_variant ways[2] = {{0}, {.lost_term = LS_TERM_SOFTMAX_MEAN}};
     LS_TRY(prepare_softmax_shape(trial, &v));
     const size_t all = v->rows * v->n, n = v->n;
+    LS_TRY(ls_trial_room(trial, n, sizeof *P, &P));
+    LS_TRY(ls_trial_room(trial, n, sizeof *dP, &dP));
     LS_TRY(ls_trial_add_own(trial, "dx", JUDGE_WANTED, all, &dx));
     LS_TRY(ls_trial_add_own(trial, "dy", JUDGE_GIVEN, all, &dy));
     LS_TRY(ls_trial_add_own(trial, "y", JUDGE_GIVEN, all, &y));
@@ -203,27 +208,24 @@ static ls_status prepare_softmax_backward(judge_trial *trial)
         for (size_t i = 0; i < n; i++)
             y->before[r * n + i] = ls_trial_round(trial, exp(y->before[r * n + i]) / sum);
     }
-    LS_TRY(
-        ls_trial_variant(trial, dx, "the sum along the row is not taken away", false, &diagonal));
+    LS_TRY(ls_trial_variant(trial, dx, LS_CAUSE_LOST_TERM,
+                            "the sum along the row is not taken away", &diagonal));
     LS_TRY(ls_judge_reals(trial, dx->n, dy->before, &up));
     LS_TRY(ls_judge_reals(trial, dx->n, y->before, &of));
     LS_TRY(ls_judge_reals(trial, dx->n, NULL, &bits));
     for (size_t r = 0; r < v->rows * (size_t)trial->ranks; r++) {
-        approx_sum sum = {0};
-        for (size_t i = r * n; i < (r + 1) * n; i++)
-            approx_sum_add(&sum, approx_exact(dy->before[i] * y->before[i]));
-        const approx along = approx_sum_end(p, &sum);
-        for (size_t i = r * n; i < (r + 1) * n; i++) {
-            const approx d =
-                approx_multiply(p, approx_exact(y->before[i]),
-                                approx_subtract(p, approx_exact(dy->before[i]), along));
-            dx->value[i] = d.value;
-            dx->bound[i] = d.error;
-            /* y dy - y sum: the same with other roundings */
-            dx->bound[i] +=
-                2 * p->u * fabs(y->before[i]) * (fabs(dy->before[i]) + fabs(along.value));
-            diagonal[i] = y->before[i] * dy->before[i];
+        for (int way = 0; way < 2; way++) {
+            for (size_t i = 0; i < n; i++) P[i] = approx_exact(y->before[r * n + i]);
+            for (size_t i = 0; i < n; i++) dP[i] = approx_exact(dy->before[r * n + i]);
+            ls_formula_softmax_gradient(p, &ways[way], P, dP, n);
+            for (size_t i = 0; i < n; i++) (way ? diagonal : dx->value)[r * n + i] = dP[i].value;
+            for (size_t i = 0; way == 0 && i < n; i++) dx->bound[r * n + i] = dP[i].error;
         }
+        double along = 0;
+        for (size_t i = r * n; i < (r + 1) * n; i++) along += dy->before[i] * y->before[i];
+        /* y dy - y sum: the same with other roundings */
+        for (size_t i = r * n; i < (r + 1) * n; i++)
+            dx->bound[i] += 2 * p->u * fabs(y->before[i]) * (fabs(dy->before[i]) + fabs(along));
         ls_softmax_backward(bits + r * n, up + r * n, of + r * n, n);
     }
     dx->ordered = bits;
@@ -238,19 +240,12 @@ static int call_softmax_backward(const void *backend, ls_backend_rank *me, const
     return ((const ls_backend *)backend)->softmax_backward(me, b[0], b[1], b[2], v->rows, v->n);
 }
 
-JUDGE_HAS(gelu_forward)
-JUDGE_HAS(gelu_backward)
-JUDGE_HAS(softmax_forward)
-JUDGE_HAS(softmax_backward)
-
 static const judge_operation operations[] = {
-    {"gelu_forward", false, true, 1, GELU_SHAPES, has_gelu_forward, prepare_gelu, call_gelu, NULL},
-    {"gelu_backward", false, true, 1, GELU_SHAPES, has_gelu_backward, prepare_gelu_backward,
-     call_gelu_backward, NULL},
-    {"softmax_forward", false, true, 1, SOFTMAX_SHAPES, has_softmax_forward, prepare_softmax,
-     call_softmax, NULL},
-    {"softmax_backward", false, true, 1, SOFTMAX_SHAPES, has_softmax_backward,
-     prepare_softmax_backward, call_softmax_backward, NULL},
+    JUDGE_BOUNDED(gelu_forward, GELU_SHAPES, prepare_gelu, call_gelu, FORWARD),
+    JUDGE_BOUNDED(gelu_backward, GELU_SHAPES, prepare_gelu, call_gelu_backward, BACKWARD),
+    JUDGE_BOUNDED(softmax_forward, SOFTMAX_SHAPES, prepare_softmax, call_softmax, 0),
+    JUDGE_BOUNDED(softmax_backward, SOFTMAX_SHAPES, prepare_softmax_backward, call_softmax_backward,
+                  0),
 };
 
-const judge_chapter ls_judge_pointwise = {operations, sizeof operations / sizeof operations[0]};
+const judge_chapter ls_judge_pointwise = JUDGE_CHAPTER(operations);

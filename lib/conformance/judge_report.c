@@ -48,6 +48,7 @@ static void print_fault(FILE *out, const ls_judge_line *line)
         fprintf(out, "      looks like: %s (explains %zu of %zu)\n", line->suspected,
                 line->explained, failed);
     if (line->only[0]) fprintf(out, "      only %s\n", line->only);
+    if (line->remedy) fprintf(out, "      %s\n", line->remedy);
 }
 
 static void print_verdict(FILE *out, const ls_judge_report *report)

@@ -38,27 +38,31 @@ typedef enum mistake {
     MISTAKES
 } mistake;
 
-static const char *const TEXTS[MISTAKES] = {
-    [BIAS_PER_RANK] = "bias added once per rank",
-    [BIAS_MISSING] = "bias missing",
-    [NOT_REDUCED] = "partial sums not reduced",
-    [NOT_REDUCED_BARE] = "partial sums not reduced",
-    [AVERAGED] = "averaged over the ranks instead of summed",
-    [AVERAGED_ALL] = "averaged over the ranks instead of summed",
-    [TWICE] = "reduced twice",
-    [TWICE_ALL] = "reduced twice",
-    [OWN_TWICE] = "a rank's own part added twice",
-    [OWN_MISSING] = "a rank's own part missing",
-    [LAST_MISSING] = "the last rank's part missing",
-    [FIRST_MISSING] = "the first rank's part missing",
-    [ONE_MISSING] = "one rank's part missing",
-    [SHARD_NEXT] = "shards in the wrong order",
-    [SHARD_BEFORE] = "shards in the wrong order",
-    [SHARDS_REVERSED] = "shards in the wrong order",
-    [TRANSPOSED] = "transposed",
-    [SIGN] = "the sign turned round",
-    [NOTHING] = "zeros in place of a result",
-    [STALE] = "the result of the call before: a buffer taken again too early"};
+/* In the table's words where text is NULL. */
+static const struct {
+    ls_cause cause;
+    const char *text;
+} NAMES[MISTAKES] = {
+    [BIAS_PER_RANK] = {LS_CAUSE_BIAS_PER_RANK, NULL},
+    [BIAS_MISSING] = {LS_CAUSE_BIAS_MISSING, NULL},
+    [NOT_REDUCED] = {LS_CAUSE_NOT_REDUCED, NULL},
+    [NOT_REDUCED_BARE] = {LS_CAUSE_NOT_REDUCED, NULL},
+    [AVERAGED] = {LS_CAUSE_AVERAGED, "averaged over the ranks instead of summed"},
+    [AVERAGED_ALL] = {LS_CAUSE_AVERAGED, "averaged over the ranks instead of summed"},
+    [TWICE] = {LS_CAUSE_REDUCED_TWICE, NULL},
+    [TWICE_ALL] = {LS_CAUSE_REDUCED_TWICE, NULL},
+    [OWN_TWICE] = {LS_CAUSE_NONE, "a rank's own part added twice"},
+    [OWN_MISSING] = {LS_CAUSE_NONE, "a rank's own part missing"},
+    [LAST_MISSING] = {LS_CAUSE_NONE, "the last rank's part missing"},
+    [FIRST_MISSING] = {LS_CAUSE_NONE, "the first rank's part missing"},
+    [ONE_MISSING] = {LS_CAUSE_NONE, "one rank's part missing"},
+    [SHARD_NEXT] = {LS_CAUSE_SHARD_ORDER, NULL},
+    [SHARD_BEFORE] = {LS_CAUSE_SHARD_ORDER, NULL},
+    [SHARDS_REVERSED] = {LS_CAUSE_SHARD_ORDER, NULL},
+    [TRANSPOSED] = {LS_CAUSE_TRANSPOSED, NULL},
+    [SIGN] = {LS_CAUSE_NONE, "the sign turned round"},
+    [NOTHING] = {LS_CAUSE_NONE, "zeros in place of a result"},
+    [STALE] = {LS_CAUSE_NONE, "the result of the call before: a buffer taken again too early"}};
 
 static double of_other_rank(const judge_tensor *tensor, int owner, size_t i)
 {
@@ -244,13 +248,16 @@ static bool one_factor(const judge_trial *trial, const judge_fault *fault, doubl
     return n >= 3 && factor != 0 && fabs(factor - 1) > 1e-3;
 }
 
-static void vote(judge_ballot *ballot, const char *text)
+/* text NULL: the table's sentence. */
+static void vote(judge_ballot *ballot, ls_cause cause, const char *text)
 {
     size_t e = 0;
+    if (text == NULL) text = ls_mistake_of(cause)->sentence;
     while (e < ballot->n && strcmp(ballot->entries[e].text, text) != 0) e++;
     if (e == JUDGE_BALLOT) return;
     if (e == ballot->n) {
         snprintf(ballot->entries[e].text, JUDGE_SUSPICION, "%s", text);
+        ballot->entries[e].cause = cause;
         ballot->entries[e].votes = 0;
         ballot->entries[e].last_case = 0;
         ballot->n++;
@@ -269,29 +276,31 @@ void ls_judge_suspect(const judge_trial *trial, const judge_trial *before, const
     double factor = 0;
     char text[JUDGE_SUSPICION];
     ballot->cases++;
-    if (fault->kind == JUDGE_FAULT_BESIDE) vote(ballot, "writes beyond its buffer");
+    if (fault->kind == JUDGE_FAULT_BESIDE) vote(ballot, LS_CAUSE_NONE, "writes beyond its buffer");
     if (fault->kind == JUDGE_FAULT_INPUT) {
         snprintf(text, sizeof text, "the input %s used as a work buffer", tensor->name);
-        vote(ballot, text);
+        vote(ballot, LS_CAUSE_NONE, text);
     }
     if (fault->kind != JUDGE_FAULT_VALUE) return;
     if (not_written(trial, fault, &all)) {
-        vote(ballot, all ? "the output is not written, or added to what it held before"
-                         : "a part of the output is not written");
+        vote(ballot, LS_CAUSE_NONE,
+             all ? "the output is not written, or added to what it held before"
+                 : "a part of the output is not written");
         return;
     }
-    if (overflowed(trial, fault)) vote(ballot, "overflow, or a division by zero");
+    if (overflowed(trial, fault)) vote(ballot, LS_CAUSE_NONE, "overflow, or a division by zero");
     for (size_t v = 0; v < tensor->n_variants; v++)
         if (fits(trial, before, fault, 0, &tensor->variants[v]))
-            vote(ballot, tensor->variants[v].text);
+            vote(ballot, tensor->variants[v].cause, tensor->variants[v].text);
     for (int m = 0; m < MISTAKES; m++)
-        if (fits(trial, before, fault, m, NULL)) vote(ballot, TEXTS[m]);
+        if (fits(trial, before, fault, m, NULL)) vote(ballot, NAMES[m].cause, NAMES[m].text);
     if (fault->call > 0)
-        vote(ballot, "the second of two equal calls is wrong: something is left over, or calls run "
-                     "into each other");
+        vote(ballot, LS_CAUSE_NONE,
+             "the second of two equal calls is wrong: something is left over, or calls run "
+             "into each other");
     if (one_factor(trial, fault, &factor)) {
         snprintf(text, sizeof text, "everything times %.4g", factor);
-        vote(ballot, text);
+        vote(ballot, LS_CAUSE_FACTOR, text);
     }
 }
 

@@ -43,8 +43,8 @@ static ls_status prepare_gather(judge_trial *trial)
     LS_TRY(ls_trial_add(trial, "own", JUDGE_GIVEN, s->B, s->S, s->width, s->cut.starts, &own));
     ls_trial_draw(trial, own, RANGE);
     for (size_t i = 0; i < whole->n; i++) whole->value[i] = own->before[i];
-    LS_TRY(ls_trial_variant(
-        trial, whole, "ranks' blocks one after another instead of token by token", false, &flat));
+    LS_TRY(ls_trial_variant(trial, whole, LS_CAUSE_SHARD_ORDER,
+                            "ranks' blocks one after another instead of token by token", &flat));
     for (int q = 0; q < trial->ranks; q++)
         for (size_t i = 0; i < own->count[q]; i++) flat[at++] = own->before[own->where[q][i]];
 exit:
@@ -74,8 +74,8 @@ static ls_status prepare_scatter(judge_trial *trial)
     for (size_t i = 0; i < partial->n; i++) own->part[i] = partial->before[i];
     ls_judge_sum_parts(trial, own);
     LS_TRY(ls_judge_order_parts(trial, own));
-    LS_TRY(ls_trial_variant(trial, own, "a run of all tokens instead of a share of every sequence",
-                            false, &flat));
+    LS_TRY(ls_trial_variant(trial, own, LS_CAUSE_SHARD_ORDER,
+                            "a run of all tokens instead of a share of every sequence", &flat));
     for (int q = 0; q < trial->ranks; q++)
         for (size_t i = 0; i < own->count[q]; i++) flat[own->where[q][i]] = own->value[at++];
 exit:
@@ -88,13 +88,9 @@ static int call_scatter(const void *backend, ls_backend_rank *me, const judge_tr
     return ((const ls_backend *)backend)->scatter_tokens(me, b[0], b[1], trial->shape);
 }
 
-JUDGE_HAS(gather_tokens)
-JUDGE_HAS(scatter_tokens)
-
 static const judge_operation operations[] = {
-    {"gather_tokens", true, true, 1, SHAPES, has_gather_tokens, prepare_gather, call_gather, NULL},
-    {"scatter_tokens", true, true, 1, SHAPES, has_scatter_tokens, prepare_scatter, call_scatter,
-     NULL},
+    JUDGE_BOTH(gather_tokens, SHAPES, prepare_gather, call_gather),
+    JUDGE_BOTH(scatter_tokens, SHAPES, prepare_scatter, call_scatter),
 };
 
-const judge_chapter ls_judge_tokens = {operations, sizeof operations / sizeof operations[0]};
+const judge_chapter ls_judge_tokens = JUDGE_CHAPTER(operations);

@@ -106,21 +106,33 @@ exit:
     return status;
 }
 
-ls_status ls_trial_variant(judge_trial *trial, judge_tensor *tensor, const char *text,
-                           bool per_rank, double **ret_v)
+static ls_status add_variant(judge_trial *trial, judge_tensor *tensor, ls_cause cause,
+                             const char *text, size_t copies, double **ret_v)
 {
     ls_status status = LS_OK;
-    const size_t copies = per_rank ? (size_t)trial->ranks : 1;
     double *v = NULL;
     if (tensor->n_variants == JUDGE_VARIANTS)
         LS_FAIL(LS_ERR_INTERNAL, "an array of the judge has more than %d variants", JUDGE_VARIANTS);
     LS_TRY(ls_trial_numbers(trial, copies * tensor->n, &v));
     for (size_t c = 0; c < copies; c++)
         for (size_t i = 0; i < tensor->n; i++) v[c * tensor->n + i] = tensor->value[i];
-    tensor->variants[tensor->n_variants++] = (judge_variant){text, v, per_rank ? tensor->n : 0};
+    tensor->variants[tensor->n_variants++] = (judge_variant){
+        cause, text ? text : ls_mistake_of(cause)->sentence, v, copies > 1 ? tensor->n : 0};
     *ret_v = v;
 exit:
     return status;
+}
+
+ls_status ls_trial_variant(judge_trial *trial, judge_tensor *tensor, ls_cause cause,
+                           const char *text, double **ret_v)
+{
+    return add_variant(trial, tensor, cause, text, 1, ret_v);
+}
+
+ls_status ls_trial_variant_by_rank(judge_trial *trial, judge_tensor *tensor, ls_cause cause,
+                                   const char *text, double **ret_v)
+{
+    return add_variant(trial, tensor, cause, text, (size_t)trial->ranks, ret_v);
 }
 
 ls_status ls_trial_cut(judge_trial *trial, size_t n, size_t granule, int kind,

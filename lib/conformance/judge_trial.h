@@ -9,6 +9,7 @@
 
 #include "lockstep/base/memory.h"
 #include "lockstep/conformance/judge.h"
+#include "step_graph/mistake.h"
 #include "step_graph/operation.h"
 
 enum {
@@ -27,6 +28,7 @@ typedef enum judge_role {
 
 /* What a mistake would have given. */
 typedef struct judge_variant {
+    ls_cause cause;     /* of the table of mistakes; LS_CAUSE_NONE: of functions only */
     const char *text;   /* "the padded columns are inside the softmax" */
     const double *v;    /* elements of the whole */
     size_t rank_stride; /* from rank to rank; 0: the same on all */
@@ -74,6 +76,7 @@ typedef struct judge_trial {
     int ranks;
     ls_judge_kind kind; /* exact or bounded */
     size_t number;      /* of the shape */
+    int form;           /* of the operation */
     uint64_t drawn;     /* state of the random numbers */
     unsigned traits;
     char label[200]; /* the shape in words */
@@ -91,9 +94,10 @@ typedef struct judge_trial {
 typedef struct judge_operation {
     const char *name;
     bool exact, bounded; /* the kinds it has */
-    int least_ranks;
+    int least_ranks;     /* 0: 1 */
     size_t shapes;
-    bool (*has)(const void *backend);
+    int form;                      /* for those that share prepare and call */
+    size_t function, and_function; /* where the table has what is called; 0: no second */
     /* Fills shape, label and tensors with case `number` of `kind`. */
     ls_status (*prepare)(judge_trial *trial);
     /* The call of one rank; buffers: its own, a pointer for each tensor. */
@@ -130,10 +134,13 @@ double ls_trial_round(const judge_trial *trial, double x);
 /* Room for what each rank adds to `tensor` (part), and for what is added once. */
 ls_status ls_trial_parts(judge_trial *trial, judge_tensor *tensor) LS_MUST_USE;
 
-/* What a mistake would give in `tensor`: begins as its right value, on every rank when `per_rank`.
- */
-ls_status ls_trial_variant(judge_trial *trial, judge_tensor *tensor, const char *text,
-                           bool per_rank, double **ret_v) LS_MUST_USE;
+/* What a mistake would give in `tensor`: begins as its right value. text: what it is here, more
+ * closely than the table's sentence for `cause`; NULL: that sentence. */
+ls_status ls_trial_variant(judge_trial *trial, judge_tensor *tensor, ls_cause cause,
+                           const char *text, double **ret_v) LS_MUST_USE;
+/* One for every rank: ranks x n. */
+ls_status ls_trial_variant_by_rank(judge_trial *trial, judge_tensor *tensor, ls_cause cause,
+                                   const char *text, double **ret_v) LS_MUST_USE;
 
 /* Shares of n things: kind 0 as even as can be; 1 rounded up, so that the last are short or empty;
  * 2 all to one rank; 3 uneven with empty ones between. starts: in the case. Notes the traits. */

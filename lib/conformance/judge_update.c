@@ -67,13 +67,15 @@ static ls_status norm_variants(judge_trial *trial, const clip_view *v, judge_ten
     const double once = squares_of(shared->before, 0, shared->n), P = trial->ranks;
     const double cut = squares_of(own->before, 0, own->n);
     double *alone = NULL, *doubled = NULL, *unrooted = NULL, *norms = NULL, *larger = NULL;
-    LS_TRY(ls_trial_variant(trial, norm, "the norm of a rank's own shard", true, &alone));
-    LS_TRY(ls_trial_variant(trial, norm, "replicated parameters counted once per rank", false,
-                            &doubled));
-    LS_TRY(ls_trial_variant(trial, norm, "the root is not taken", false, &unrooted));
-    LS_TRY(ls_trial_variant(trial, norm, "norms of the ranks added instead of their squares", false,
-                            &norms));
-    LS_TRY(ls_trial_variant(trial, norm, "1e-6 added to the norm", false, &larger));
+    LS_TRY(ls_trial_variant_by_rank(trial, norm, LS_CAUSE_CLIPPING_PER_RANK,
+                                    "the norm of a rank's own shard", &alone));
+    LS_TRY(ls_trial_variant(trial, norm, LS_CAUSE_REPLICAS_COUNTED,
+                            "replicated parameters counted once per rank", &doubled));
+    LS_TRY(ls_trial_variant(trial, norm, LS_CAUSE_NONE, "the root is not taken", &unrooted));
+    LS_TRY(ls_trial_variant(trial, norm, LS_CAUSE_CLIPPING_PER_RANK,
+                            "norms of the ranks added instead of their squares", &norms));
+    LS_TRY(ls_trial_variant(trial, norm, LS_CAUSE_CLIPPING_EPSILON, "1e-6 added to the norm",
+                            &larger));
     norms[0] = 0;
     for (int r = 0; r < trial->ranks; r++) {
         const double squares = squares_of(own->before, v->starts[r], v->starts[r + 1]);
@@ -99,12 +101,13 @@ static ls_status clip_variants(judge_trial *trial, const clip_view *v, judge_ten
     ls_status status = LS_OK;
     const double once = squares_of(shared->before, 0, shared->n);
     double *always = NULL, *never = NULL, *alone = NULL, *twice = NULL, *more = NULL;
-    LS_TRY(
-        ls_trial_variant(trial, g, "scaled to the largest norm, above it or not", false, &always));
-    LS_TRY(ls_trial_variant(trial, g, "not clipped", false, &never));
-    LS_TRY(ls_trial_variant(trial, g, "clipped by the norm of a rank's own shard", true, &alone));
-    LS_TRY(ls_trial_variant(trial, g, "clipped twice", false, &twice));
-    LS_TRY(ls_trial_variant(trial, g, "1e-6 added to the norm", false, &more));
+    LS_TRY(ls_trial_variant(trial, g, LS_CAUSE_NONE, "scaled to the largest norm, above it or not",
+                            &always));
+    LS_TRY(ls_trial_variant(trial, g, LS_CAUSE_NOT_CLIPPED, "not clipped", &never));
+    LS_TRY(ls_trial_variant_by_rank(trial, g, LS_CAUSE_CLIPPING_PER_RANK,
+                                    "clipped by the norm of a rank's own shard", &alone));
+    LS_TRY(ls_trial_variant(trial, g, LS_CAUSE_NONE, "clipped twice", &twice));
+    LS_TRY(ls_trial_variant(trial, g, LS_CAUSE_CLIPPING_EPSILON, "1e-6 added to the norm", &more));
     const double factor = v->max_norm / norm;
     scale_by(g, always, factor);
     scale_by(g, never, 1);
@@ -170,6 +173,7 @@ typedef struct adamw_view {
 
 /* What a mistake changes. */
 typedef struct adamw_way {
+    ls_cause cause;
     const char *text;
     ls_variant how;
     int later; /* than its step, for the bias correction */
@@ -177,13 +181,15 @@ typedef struct adamw_way {
 } adamw_way;
 
 static const adamw_way WAYS[] = {
-    {.text = "no bias correction", .how = {.uncorrected_mean = true, .uncorrected_square = true}},
-    {.text = "bias correction of the step after", .later = 1},
-    {.text = "bias correction of the step before", .later = -1},
-    {.text = "weight decay inside the gradient", .how = {.decay = LS_DECAY_IN_GRADIENT}},
-    {.text = "weight decay missing", .undecayed = true},
-    {.text = "epsilon inside the root", .how = {.root = LS_ROOT_EPS_INSIDE}},
-    {.text = "the update is applied twice", .twice = true}};
+    {LS_CAUSE_OPTIMIZER_VARIANT, "no bias correction",
+     .how = {.uncorrected_mean = true, .uncorrected_square = true}},
+    {LS_CAUSE_OPTIMIZER_VARIANT, "bias correction of the step after", .later = 1},
+    {LS_CAUSE_OPTIMIZER_VARIANT, "bias correction of the step before", .later = -1},
+    {LS_CAUSE_OPTIMIZER_VARIANT, "weight decay inside the gradient",
+     .how = {.decay = LS_DECAY_IN_GRADIENT}},
+    {LS_CAUSE_OPTIMIZER_VARIANT, "weight decay missing", .undecayed = true},
+    {LS_CAUSE_OPTIMIZER_VARIANT, "epsilon inside the root", .how = {.root = LS_ROOT_EPS_INSIDE}},
+    {.cause = LS_CAUSE_UPDATE_TWICE, .twice = true}};
 
 /* 1 - beta may have been taken from a rounded beta, beta^t by t products. */
 static ls_optimizer_state step(const ls_precision *p, const ls_update *u, const adamw_way *way,
@@ -226,9 +232,9 @@ static ls_status adamw_variants(judge_trial *trial, const adamw_view *a, judge_t
     for (size_t k = 0; k < sizeof WAYS / sizeof WAYS[0]; k++) {
         const adamw_way *way = &WAYS[k];
         double *of[3] = {NULL, NULL, NULL};
-        LS_TRY(ls_trial_variant(trial, w, way->text, false, &of[0]));
-        LS_TRY(ls_trial_variant(trial, m, way->text, false, &of[1]));
-        LS_TRY(ls_trial_variant(trial, v, way->text, false, &of[2]));
+        LS_TRY(ls_trial_variant(trial, w, way->cause, way->text, &of[0]));
+        LS_TRY(ls_trial_variant(trial, m, way->cause, way->text, &of[1]));
+        LS_TRY(ls_trial_variant(trial, v, way->cause, way->text, &of[2]));
         for (size_t i = 0; i < w->n; i++) {
             const approx gradient = approx_exact(g->before[i]);
             ls_optimizer_state s = step(p, &a->u, way, state_before(w, m, v, i), gradient);
@@ -294,13 +300,9 @@ static int call_adamw(const void *backend, ls_backend_rank *me, const judge_tria
                 a->u.weight_decay, a->u.t);
 }
 
-JUDGE_HAS(clip_gradient)
-JUDGE_HAS(adamw)
-
 static const judge_operation operations[] = {
-    {"clip_gradient", false, true, 1, CLIP_SHAPES, has_clip_gradient, prepare_clip, call_clip,
-     NULL},
-    {"adamw", false, true, 1, ADAMW_SHAPES, has_adamw, prepare_adamw, call_adamw, NULL},
+    JUDGE_BOUNDED(clip_gradient, CLIP_SHAPES, prepare_clip, call_clip, 0),
+    JUDGE_BOUNDED(adamw, ADAMW_SHAPES, prepare_adamw, call_adamw, 0),
 };
 
-const judge_chapter ls_judge_update = {operations, sizeof operations / sizeof operations[0]};
+const judge_chapter ls_judge_update = JUDGE_CHAPTER(operations);

@@ -39,9 +39,7 @@ typedef struct making {
 
 static bool is_linear(const ls_graph_node *node)
 {
-    return node->make == LS_MAKE_EMBEDDING || node->make == LS_MAKE_DROPOUT ||
-           node->make == LS_MAKE_RESIDUAL || node->make == LS_MAKE_LINEAR ||
-           node->make == LS_MAKE_LOGITS;
+    return ls_kind_has(node->make, LS_OF_INTEGERS);
 }
 
 /* Whether everything that sends a part of this gradient back is linear. */

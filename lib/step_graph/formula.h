@@ -37,6 +37,46 @@ typedef struct ls_loss_form {
 approx ls_formula_cross_entropy(const ls_precision *p, const ls_loss_form *form, const approx *z,
                                 size_t n, size_t label);
 
+/* z, n logits and room for the padded ones, becomes the loss's gradient: softmax(z) - q. */
+void ls_formula_cross_entropy_gradient(const ls_precision *p, const ls_loss_form *form, approx *z,
+                                       size_t n, size_t label);
+
+/* ---- activations: operation_pointwise.c ---- */
+
+/* y and its derivative at x; `right` is the model's form, which the variant may replace. */
+void ls_formula_activation(const ls_precision *p, const ls_variant *variant,
+                           ls_activation_form right, approx x, approx *ret_y, approx *ret_slope);
+
+/* ---- attention: operation_attention.c ---- */
+
+/* n scores become their softmax. */
+void ls_formula_softmax(const ls_precision *p, approx *scores, size_t n);
+
+/* dP, n elements, becomes dS = P (dP - sum of P dP). */
+void ls_formula_softmax_gradient(const ls_precision *p, const ls_variant *variant, const approx *P,
+                                 approx *dP, size_t n);
+
+/* Heads of a batch: q, o are [B][S][heads][head_width], k, v [B][S][kv_heads][head_width],
+ * probabilities [B][heads][S][S]. */
+typedef struct ls_attention_form {
+    size_t B, S, heads, kv_heads, head_width;
+    bool causal;
+    const int32_t *lengths; /* of the sequences, without padding; NULL: all S */
+    const ls_variant *variant;
+    /* Factor of probability `place` by dropout; NULL: no dropout. */
+    approx (*mask)(const void *dropout, size_t place);
+    const void *dropout;
+} ls_attention_form;
+
+/* Adds o to out; v NULL: the probabilities. room: 2 S. */
+void ls_formula_attention(const ls_precision *p, const ls_attention_form *form, const double *q,
+                          const double *k, const double *v, approx *room, approx_sum *out);
+
+/* Adds the gradient of q (slot 0), k (1), v (2) or the probabilities (LS_SLOT_THROUGH). */
+void ls_formula_attention_gradient(const ls_precision *p, const ls_attention_form *form,
+                                   const double *q, const double *k, const double *v,
+                                   const double *d_o, int slot, approx *room, approx_sum *out);
+
 /* ---- the optimizer: operation_update.c ---- */
 
 typedef struct ls_optimizer_state {

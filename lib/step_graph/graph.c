@@ -21,50 +21,19 @@ static void read_node(ls_graph_node *node, int input)
         node->crowded = true;
 }
 
-/* A loss per token, sequence or image has the same gradient whatever the logits: no node of its
- * own. */
-static bool is_loss(ls_operation_kind make)
-{
-    return make == LS_MAKE_TOKEN_LOSS || make == LS_MAKE_ORDER_LOSS || make == LS_MAKE_IMAGE_LOSS;
-}
-
-static bool is_linear(ls_operation_kind make)
-{
-    switch (make) {
-    case LS_MAKE_LINEAR:
-    case LS_MAKE_LINEAR_TURNED:
-    case LS_MAKE_LOGITS:
-    case LS_MAKE_RESIDUAL:
-    case LS_MAKE_DROPOUT:
-    case LS_MAKE_POOLED:
-    case LS_MAKE_CONV:
-    case LS_MAKE_AVERAGE_POOL:
-    case LS_MAKE_GLOBAL_POOL:
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Shown besides what is made of the same inputs: nothing reads them. */
-static bool is_shown_alone(ls_operation_kind make)
-{
-    return make == LS_MAKE_PROBABILITIES || make == LS_MAKE_BATCH_MEAN ||
-           make == LS_MAKE_BATCH_RSTD;
-}
-
 /* What a gradient needs of a reader: the gradient of what it made, and what it read, unless it is
  * linear in that. by_param: the gradient is a parameter's. */
 static void read_reader(const ls_graph *graph, ls_graph_node *node, int place, bool by_param)
 {
     const ls_graph_node *reader = &graph->nodes[place];
-    if (!is_loss(reader->make)) read_node(node, ls_graph_gradient(graph, place));
+    if (!ls_kind_has(reader->make, LS_IS_LOSS)) read_node(node, ls_graph_gradient(graph, place));
     if (reader->make == LS_MAKE_POOLED) read_node(node, place);
     if (!by_param && reader->through >= 0 && reader->through == node->of) {
         read_node(node, reader->inputs[2]); /* heads are linear in the probabilities: the values */
         return;
     }
-    for (int i = 0; (by_param || !is_linear(reader->make)) && i < LS_NODE_INPUTS; i++)
+    for (int i = 0; (by_param || !ls_kind_has(reader->make, LS_IS_LINEAR)) && i < LS_NODE_INPUTS;
+         i++)
         read_node(node, reader->inputs[i]);
 }
 
@@ -76,7 +45,7 @@ static void index_last(ls_graph *graph)
 
 static bool sends_back(const ls_graph_node *reader)
 {
-    return reader->phase == LS_GRAPH_FORWARD && !is_shown_alone(reader->make) &&
+    return reader->phase == LS_GRAPH_FORWARD && !ls_kind_has(reader->make, LS_IS_SHOWN) &&
            reader->make != LS_MAKE_MEAN;
 }
 
@@ -87,8 +56,8 @@ static void append_gradient(ls_graph *graph, size_t forward, int place)
     char name[sizeof graph->nodes->name];
     const ls_graph_node *of = &graph->nodes[place];
     /* Of what no operation reads only the probabilities have one: the heads go through them. */
-    if (is_loss(of->make) || of->make == LS_MAKE_MEAN ||
-        (is_shown_alone(of->make) && of->make != LS_MAKE_PROBABILITIES))
+    if (ls_kind_has(of->make, LS_IS_LOSS) || of->make == LS_MAKE_MEAN ||
+        (ls_kind_has(of->make, LS_IS_SHOWN) && of->make != LS_MAKE_PROBABILITIES))
         return;
     snprintf(name, sizeof name, "d.%.120s", of->name);
     ls_graph_node *node =

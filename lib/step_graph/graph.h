@@ -11,56 +11,13 @@
 #include "lockstep/model/config.h"
 #include "lockstep/model/param_table.h"
 #include "lockstep/model/step_tensors.h"
+#include "step_graph/operation_kind.h"
 
 typedef enum ls_graph_phase {
     LS_GRAPH_FORWARD = 0,
     LS_GRAPH_BACKWARD,
     LS_GRAPH_UPDATE
 } ls_graph_phase;
-
-/* What makes a node: x0, x1, ... are its inputs, w, b its parameters. There is one kind for every
- * gradient, since what is differentiated is in the graph: the nodes that read it. */
-typedef enum ls_operation_kind {
-    LS_MAKE_EMBEDDING = 0,  /* row of w by token, + of b by position, + of the third by type */
-    LS_MAKE_DROPOUT,        /* x0 masked (the node's purpose and layer) and scaled           */
-    LS_MAKE_NORM,           /* LayerNorm or RMSNorm of x0, scale w, shift b                  */
-    LS_MAKE_LINEAR,         /* x0 w + b                                                      */
-    LS_MAKE_LINEAR_TURNED,  /* the same, then rotary                                         */
-    LS_MAKE_PROBABILITIES,  /* softmax(x0 x1^T / sqrt(dh) + mask)                            */
-    LS_MAKE_HEADS,          /* dropout(softmax(x0 x1^T / sqrt(dh) + mask)) x2                */
-    LS_MAKE_RESIDUAL,       /* dropout(x0) + x1                                              */
-    LS_MAKE_ACTIVATION,     /* the layers' GELU of x0, or silu(x0) x1                        */
-    LS_MAKE_GELU,           /* exact GELU of x0 (masked-token head)                          */
-    LS_MAKE_LOGITS,         /* x0 w^T + b                                                    */
-    LS_MAKE_TOKEN_LOSS,     /* cross-entropy of x0 per token; 0 without a target             */
-    LS_MAKE_POOLED,         /* tanh(first token of x0 w + b)                                 */
-    LS_MAKE_ORDER_LOSS,     /* cross-entropy of x0 per sequence                              */
-    LS_MAKE_MEAN,           /* the loss of the step: mean of x0, + mean of x1                */
-    LS_MAKE_GRADIENT,       /* of the loss by node `of`: what its readers send back, added   */
-    LS_MAKE_PARAM_GRADIENT, /* of the loss by parameter w: over all its uses, or one (`of`)  */
-    LS_MAKE_GRADIENT_NORM,  /* Euclidean norm of all parameters' gradients                   */
-    LS_MAKE_CLIPPED,        /* x0 scaled to the largest norm allowed, x1 being the norm      */
-    LS_MAKE_UPDATED,        /* w after the optimizer's step with gradient x0                 */
-    /* Of a convolutional network; `layer` is the number in the network, whose description says the
-     * rest. What reads the image has no input for that. Dense layers are LS_MAKE_LINEAR, sums
-     * LS_MAKE_RESIDUAL, dropout LS_MAKE_DROPOUT. */
-    LS_MAKE_CONV,          /* convolution of x0 with w, + b                               */
-    LS_MAKE_MAX_POOL,      /* the largest of each window of x0                            */
-    LS_MAKE_AVERAGE_POOL,  /* the mean of each window of x0                               */
-    LS_MAKE_GLOBAL_POOL,   /* the mean of all pixels of x0                                */
-    LS_MAKE_BATCH_NORM,    /* x0 normed over images and pixels, scale w, shift b          */
-    LS_MAKE_BATCH_MEAN,    /* mean of x0 over images and pixels                           */
-    LS_MAKE_BATCH_RSTD,    /* 1 / sqrt(variance of x0 + eps)                              */
-    LS_MAKE_RELU,          /* max(x0, 0)                                                  */
-    LS_MAKE_RESPONSE_NORM, /* x0 / (k + alpha sum of squares over channels)^beta          */
-    LS_MAKE_IMAGE_LOSS,    /* cross-entropy of x0 per image                               */
-    LS_MAKE_RUNNING,       /* state w after the step: part of what it was, part of x0's own
-                              mean or unbiased variance                                   */
-    LS_OPERATION_KINDS
-} ls_operation_kind;
-
-/* Sets of kinds are masks of 32 bits. */
-_Static_assert(LS_OPERATION_KINDS <= 32, "masks of kinds need more bits");
 
 /* The slot of what is no input, see `through`; heads have three inputs. */
 enum { LS_SLOT_THROUGH = 3 };

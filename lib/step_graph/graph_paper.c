@@ -6,24 +6,6 @@
  * what it is given, makes steps of it as large as any other. */
 #include "step_graph/graph.h"
 
-/* Whether `reader` takes `node` for something that an added constant does not change. */
-static bool ignores_constants(const ls_graph_node *reader, int node)
-{
-    const int slot = ls_graph_slot(reader, node);
-    switch (reader->make) {
-    case LS_MAKE_PROBABILITIES:
-    case LS_MAKE_HEADS:
-        return slot == 1; /* the keys */
-    case LS_MAKE_BATCH_NORM:
-    case LS_MAKE_BATCH_MEAN:
-    case LS_MAKE_BATCH_RSTD:
-    case LS_MAKE_RUNNING:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* Whether the second parameter of a product is added to what only such readers read. */
 static bool adds_unseen(const ls_graph *graph, int product)
 {
@@ -32,8 +14,9 @@ static bool adds_unseen(const ls_graph *graph, int product)
     if (node->make != LS_MAKE_LINEAR && node->make != LS_MAKE_CONV) return false;
     for (size_t r = 0; r < graph->count; r++) {
         const ls_graph_node *reader = &graph->nodes[r];
-        if (reader->phase == LS_GRAPH_BACKWARD || ls_graph_slot(reader, product) < 0) continue;
-        if (!ignores_constants(reader, product)) return false;
+        const int slot = ls_graph_slot(reader, product);
+        if (reader->phase == LS_GRAPH_BACKWARD || slot < 0) continue;
+        if (!(ls_kind_of(reader->make)->unseen & LS_INPUT(slot))) return false;
         readers++;
     }
     return readers > 0;

@@ -12,36 +12,12 @@ typedef struct evaluator {
     ls_evaluate_backward *backward, *params; /* NULL: sends nothing back / reads no parameter */
 } evaluator;
 
+#define LS_OPERATION(name, properties, unseen, forward, backward, params, words)                   \
+    [LS_MAKE_##name] = {forward, backward, params},
 static const evaluator evaluators[LS_OPERATION_KINDS] = {
-    [LS_MAKE_EMBEDDING] = {ls_evaluate_embedding, NULL, ls_evaluate_embedding_params},
-    [LS_MAKE_DROPOUT] = {ls_evaluate_pointwise, ls_evaluate_pointwise_backward, NULL},
-    [LS_MAKE_NORM] = {ls_evaluate_norm, ls_evaluate_norm_backward, ls_evaluate_norm_params},
-    [LS_MAKE_LINEAR] = {ls_evaluate_linear, ls_evaluate_linear_backward, ls_evaluate_linear_params},
-    [LS_MAKE_LINEAR_TURNED] = {ls_evaluate_linear, ls_evaluate_linear_backward,
-                               ls_evaluate_linear_params},
-    [LS_MAKE_PROBABILITIES] = {ls_evaluate_attention, NULL, NULL},
-    [LS_MAKE_HEADS] = {ls_evaluate_attention, ls_evaluate_attention_backward, NULL},
-    [LS_MAKE_RESIDUAL] = {ls_evaluate_pointwise, ls_evaluate_pointwise_backward, NULL},
-    [LS_MAKE_ACTIVATION] = {ls_evaluate_pointwise, ls_evaluate_pointwise_backward, NULL},
-    [LS_MAKE_GELU] = {ls_evaluate_pointwise, ls_evaluate_pointwise_backward, NULL},
-    [LS_MAKE_LOGITS] = {ls_evaluate_linear, ls_evaluate_linear_backward, ls_evaluate_linear_params},
-    [LS_MAKE_TOKEN_LOSS] = {ls_evaluate_loss, ls_evaluate_loss_backward, NULL},
-    [LS_MAKE_POOLED] = {ls_evaluate_linear, ls_evaluate_linear_backward, ls_evaluate_linear_params},
-    [LS_MAKE_ORDER_LOSS] = {ls_evaluate_loss, ls_evaluate_loss_backward, NULL},
-    [LS_MAKE_MEAN] = {ls_evaluate_mean, NULL, NULL},
-    [LS_MAKE_CONV] = {ls_evaluate_conv, ls_evaluate_conv_backward, ls_evaluate_conv_params},
-    [LS_MAKE_MAX_POOL] = {ls_evaluate_pool, ls_evaluate_pool_backward, NULL},
-    [LS_MAKE_AVERAGE_POOL] = {ls_evaluate_pool, ls_evaluate_pool_backward, NULL},
-    [LS_MAKE_GLOBAL_POOL] = {ls_evaluate_global_pool, ls_evaluate_global_pool_backward, NULL},
-    [LS_MAKE_BATCH_NORM] = {ls_evaluate_batch_norm, ls_evaluate_batch_norm_backward,
-                            ls_evaluate_batch_norm_params},
-    [LS_MAKE_BATCH_MEAN] = {ls_evaluate_batch_norm, NULL, NULL},
-    [LS_MAKE_BATCH_RSTD] = {ls_evaluate_batch_norm, NULL, NULL},
-    [LS_MAKE_RELU] = {ls_evaluate_relu, ls_evaluate_relu_backward, NULL},
-    [LS_MAKE_RESPONSE_NORM] = {ls_evaluate_response_norm, ls_evaluate_response_norm_backward, NULL},
-    [LS_MAKE_IMAGE_LOSS] = {ls_evaluate_loss, ls_evaluate_loss_backward, NULL},
-    [LS_MAKE_RUNNING] = {ls_evaluate_running, NULL, NULL},
+#include "step_graph/operations.inc"
 };
+#undef LS_OPERATION
 
 ls_precision ls_precision_of(ls_dtype dtype, size_t parts)
 {

@@ -11,10 +11,11 @@
  * is why the bound grows with the scores. */
 #include <stdlib.h>
 
+#include "step_graph/formula.h"
 #include "step_graph/operation_parts.h"
 #include "base/allocate.h"
 
-void ls_evaluate_softmax(const ls_precision *p, approx *scores, size_t n)
+void ls_formula_softmax(const ls_precision *p, approx *scores, size_t n)
 {
     approx_sum sum = {0};
     double largest = -HUGE_VAL;
@@ -33,6 +34,17 @@ void ls_evaluate_softmax(const ls_precision *p, approx *scores, size_t n)
     }
 }
 
+void ls_formula_softmax_gradient(const ls_precision *p, const ls_variant *variant, const approx *P,
+                                 approx *dP, size_t n)
+{
+    approx_sum along = {0};
+    for (size_t j = 0; j < n; j++) approx_sum_add(&along, approx_product(P[j], dP[j]));
+    const bool lost = variant->lost_term == LS_TERM_SOFTMAX_MEAN;
+    const approx mean = lost ? approx_exact(0) : approx_sum_end(p, &along);
+    for (size_t j = 0; j < n; j++)
+        dP[j] = approx_multiply(p, P[j], approx_subtract(p, dP[j], mean));
+}
+
 /* Query i of head h of sequence b. */
 typedef struct query {
     size_t b, h, i;
@@ -44,17 +56,17 @@ typedef struct query {
 } query;
 
 /* Which keys the query sees. */
-static void see(const evaluation *e, query *at)
+static void see(const ls_attention_form *f, query *at)
 {
-    const ls_variant *v = &e->variant;
+    const ls_variant *v = f->variant;
     const bool causal = v->mask == LS_MASK_CAUSAL || v->mask == LS_MASK_SHIFTED ||
-                        (v->mask == LS_MASK_AS_IS && e->config->causal);
+                        (v->mask == LS_MASK_AS_IS && f->causal);
     const long end = (long)at->i + 1 + (v->mask == LS_MASK_SHIFTED ? v->mask_shift : 0);
-    at->seen = e->S;
+    at->seen = f->S;
     if (v->mask == LS_MASK_REVERSED) at->from = at->i;
-    if (causal && end < (long)e->S) at->seen = end > 0 ? (size_t)end : 0;
-    if (e->batch->lengths && !v->mask_padding && (size_t)e->batch->lengths[at->b] < at->seen)
-        at->seen = (size_t)e->batch->lengths[at->b];
+    if (causal && end < (long)f->S) at->seen = end > 0 ? (size_t)end : 0;
+    if (f->lengths && !v->mask_padding && (size_t)f->lengths[at->b] < at->seen)
+        at->seen = (size_t)f->lengths[at->b];
     if (v->window) {
         if (at->i + 1 > v->window + at->from) at->from = at->i + 1 - v->window;
         if (at->i + v->window < at->seen) at->seen = at->i + v->window;
@@ -65,164 +77,194 @@ static void see(const evaluation *e, query *at)
         if (end_of_chunk < at->seen) at->seen = end_of_chunk;
     }
     if (v->ranges) {
-        const size_t *range = v->ranges + 2 * (at->b * e->S + at->i);
+        const size_t *range = v->ranges + 2 * (at->b * f->S + at->i);
         at->from = range[0], at->seen = range[1];
     }
     if (at->from >= at->seen) at->from = at->seen = 0;
-    if (at->seen == 0 && v->mask_even) at->seen = e->S, at->even = true;
+    if (at->seen == 0 && v->mask_even) at->seen = f->S, at->even = true;
 }
 
-static query query_of(const evaluation *e, size_t b, size_t h, size_t i)
+static query query_of(const ls_attention_form *f, size_t b, size_t h, size_t i)
 {
-    const size_t dh = ls_config_head_width(e->config), H = e->config->heads;
-    const size_t Dkv = e->config->kv_heads * dh;
+    const size_t dh = f->head_width, H = f->heads, Dkv = f->kv_heads * dh;
     query at = {.b = b, .h = h, .i = i, .kv_stride = Dkv};
-    see(e, &at);
-    at.q = (b * e->S + i) * e->config->d_model + h * dh;
-    at.kv = b * e->S * Dkv;
-    at.kv += (e->variant.kv_modulo ? h % e->config->kv_heads : h / (H / e->config->kv_heads)) * dh;
-    at.P = ((b * H + h) * e->S + i) * e->S;
+    see(f, &at);
+    at.q = (b * f->S + i) * H * dh + h * dh;
+    at.kv = b * f->S * Dkv;
+    at.kv += (f->variant->kv_modulo ? h % f->kv_heads : h / (H / f->kv_heads)) * dh;
+    at.P = ((b * H + h) * f->S + i) * f->S;
     return at;
 }
 
-static approx scale_of(const evaluation *e)
+static approx scale_of(const ls_precision *p, const ls_attention_form *f)
 {
-    if (e->variant.score_scale > 0) return approx_constant(e->p, e->variant.score_scale);
-    return approx_constant(e->p, 1 / sqrt((double)ls_config_head_width(e->config)));
+    if (f->variant->score_scale > 0) return approx_constant(p, f->variant->score_scale);
+    return approx_constant(p, 1 / sqrt((double)f->head_width));
+}
+
+/* Times the factor of dropout. */
+static approx masked(const ls_precision *p, const ls_attention_form *f, approx a, size_t place)
+{
+    return f->mask ? approx_multiply(p, a, f->mask(f->dropout, place)) : a;
 }
 
 /* P of the keys seen. */
-static void probabilities(const evaluation *e, const query *at, const double *q, const double *k,
-                          approx *P)
+static void probabilities(const ls_precision *p, const ls_attention_form *f, const query *at,
+                          const double *q, const double *k, approx *P)
 {
-    const size_t dh = ls_config_head_width(e->config);
     for (size_t j = at->from; j < at->seen; j++) {
         approx_sum score = {0};
-        for (size_t c = 0; c < dh && !at->even; c++)
+        for (size_t c = 0; c < f->head_width && !at->even; c++)
             approx_sum_add(&score, approx_exact(q[at->q + c] * k[at->kv + j * at->kv_stride + c]));
-        P[j] = approx_multiply(e->p, approx_sum_end(e->p, &score), scale_of(e));
-        if (e->variant.alibi) {
-            const double slope = pow(2, -8.0 * (double)(at->h + 1) / (double)e->config->heads);
+        P[j] = approx_multiply(p, approx_sum_end(p, &score), scale_of(p, f));
+        if (f->variant->alibi) {
+            const double slope = pow(2, -8.0 * (double)(at->h + 1) / (double)f->heads);
             const double away = (double)at->i - (double)j;
-            P[j] = approx_subtract(e->p, P[j], approx_exact(slope * away));
+            P[j] = approx_subtract(p, P[j], approx_exact(slope * away));
         }
     }
-    ls_evaluate_softmax(e->p, P + at->from, at->seen - at->from);
+    ls_formula_softmax(p, P + at->from, at->seen - at->from);
+}
+
+/* dP of one query. */
+static void probability_gradient(const ls_precision *p, const ls_attention_form *f, const query *at,
+                                 const double *d_o, const double *v, approx *dP)
+{
+    for (size_t j = at->from; j < at->seen; j++) {
+        approx_sum dot = {0};
+        for (size_t c = 0; c < f->head_width; c++)
+            approx_sum_add(&dot, approx_exact(d_o[at->q + c] * v[at->kv + j * at->kv_stride + c]));
+        dP[j] = masked(p, f, approx_sum_end(p, &dot), at->P + j);
+    }
+}
+
+static void add_query(const ls_precision *p, const ls_attention_form *f, const query *at,
+                      const double *q, const double *k, const double *v, approx *P, approx_sum *out)
+{
+    probabilities(p, f, at, q, k, P);
+    for (size_t j = at->from; j < at->seen; j++) {
+        if (!v) {
+            approx_sum_add(&out[at->P + j], P[j]);
+            continue;
+        }
+        const approx kept = masked(p, f, P[j], at->P + j);
+        for (size_t c = 0; c < f->head_width; c++)
+            approx_sum_add(&out[at->q + c],
+                           approx_product(kept, approx_exact(v[at->kv + j * at->kv_stride + c])));
+    }
+}
+
+void ls_formula_attention(const ls_precision *p, const ls_attention_form *f, const double *q,
+                          const double *k, const double *v, approx *room, approx_sum *out)
+{
+    for (size_t b = 0; b < f->B; b++)
+        for (size_t h = 0; h < f->heads; h++)
+            for (size_t i = 0; i < f->S; i++) {
+                const query at = query_of(f, b, h, i);
+                add_query(p, f, &at, q, k, v, room, out);
+            }
+}
+
+static void add_query_gradient(const ls_precision *p, const ls_attention_form *f, const query *at,
+                               const double *q, const double *k, const double *v, const double *d_o,
+                               int slot, approx *room, approx_sum *out)
+{
+    approx *P = room, *dP = room + f->S;
+    if (slot != 2) probability_gradient(p, f, at, d_o, v, dP);
+    for (size_t j = at->from; slot == LS_SLOT_THROUGH && j < at->seen; j++)
+        approx_sum_add(&out[at->P + j], dP[j]);
+    if (slot == LS_SLOT_THROUGH) return;
+    probabilities(p, f, at, q, k, P);
+    if (slot < 2)
+        ls_formula_softmax_gradient(p, f->variant, P + at->from, dP + at->from,
+                                    at->seen - at->from);
+    for (size_t j = at->from; j < at->seen; j++) {
+        const size_t key = at->kv + j * at->kv_stride;
+        const approx d =
+            slot < 2 ? approx_multiply(p, dP[j], scale_of(p, f)) : masked(p, f, P[j], at->P + j);
+        const double *with = slot == 0 ? k + key : (slot == 1 ? q : d_o) + at->q;
+        approx_sum *into = out + (slot == 0 ? at->q : key);
+        for (size_t c = 0; c < f->head_width; c++)
+            approx_sum_add(&into[c], approx_product(d, approx_exact(with[c])));
+    }
+}
+
+void ls_formula_attention_gradient(const ls_precision *p, const ls_attention_form *f,
+                                   const double *q, const double *k, const double *v,
+                                   const double *d_o, int slot, approx *room, approx_sum *out)
+{
+    for (size_t b = 0; b < f->B; b++)
+        for (size_t h = 0; h < f->heads; h++)
+            for (size_t i = 0; i < f->S; i++) {
+                const query at = query_of(f, b, h, i);
+                add_query_gradient(p, f, &at, q, k, v, d_o, slot, room, out);
+            }
+}
+
+/* ---- nodes ---- */
+
+typedef struct dropout {
+    const evaluation *e;
+    const ls_graph_node *node;
+} dropout;
+
+static approx mask_of(const void *context, size_t place)
+{
+    const dropout *d = context;
+    return ls_evaluate_mask(d->e, d->node, place);
+}
+
+static ls_attention_form form_of(const dropout *d)
+{
+    const ls_config *config = d->e->config;
+    return (ls_attention_form){.B = d->e->B,
+                               .S = d->e->S,
+                               .heads = config->heads,
+                               .kv_heads = config->kv_heads,
+                               .head_width = ls_config_head_width(config),
+                               .causal = config->causal,
+                               .lengths = d->e->batch->lengths,
+                               .variant = &d->e->variant,
+                               .mask = mask_of,
+                               .dropout = d};
 }
 
 /* Sums over a head's features and over keys are one rank's: their operands were rounded, but no
  * parts meet. */
-static evaluation of_one_rank(const evaluation *e, ls_precision *own)
+static ls_precision of_one_rank(const evaluation *e)
 {
-    evaluation local = *e;
-    *own = *e->p;
-    own->partials = fmin(own->partials, LS_OPERAND_ROUNDINGS);
-    local.p = own;
-    return local;
+    ls_precision own = *e->p;
+    own.partials = fmin(own.partials, LS_OPERAND_ROUNDINGS);
+    return own;
 }
 
-ls_status ls_evaluate_attention(const evaluation *all, const ls_graph_node *node, approx_sum *out)
+ls_status ls_evaluate_attention(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     ls_status status = LS_OK;
-    ls_precision own;
-    const evaluation local = of_one_rank(all, &own), *e = &local;
-    const size_t dh = ls_config_head_width(e->config);
-    const double *q = value_of(e, node->inputs[0]), *k = value_of(e, node->inputs[1]);
-    const double *v = value_of(e, node->inputs[2]);
-    approx *P = NULL;
-    LS_ROOM(P, e->S);
-    for (size_t b = 0; b < e->B; b++)
-        for (size_t h = 0; h < e->config->heads; h++)
-            for (size_t i = 0; i < e->S; i++) {
-                const query at = query_of(e, b, h, i);
-                probabilities(e, &at, q, k, P);
-                for (size_t j = at.from; j < at.seen; j++) {
-                    if (node->make == LS_MAKE_PROBABILITIES) {
-                        approx_sum_add(&out[at.P + j], P[j]);
-                        continue;
-                    }
-                    const approx kept =
-                        approx_multiply(e->p, P[j], ls_evaluate_mask(e, node, at.P + j));
-                    for (size_t c = 0; c < dh; c++)
-                        approx_sum_add(
-                            &out[at.q + c],
-                            approx_product(kept, approx_exact(v[at.kv + j * at.kv_stride + c])));
-                }
-            }
+    const ls_precision own = of_one_rank(e);
+    const dropout d = {e, node};
+    const ls_attention_form form = form_of(&d);
+    approx *room = NULL;
+    LS_ROOM(room, 2 * e->S);
+    ls_formula_attention(&own, &form, value_of(e, node->inputs[0]), value_of(e, node->inputs[1]),
+                         value_of(e, node->inputs[2]), room, out);
 exit:
-    free(P);
+    free(room);
     return status;
 }
 
-/* Room for one query. */
-typedef struct row_work {
-    approx *P, *mask, *dP;
-} row_work;
-
-/* dP of one query. */
-static void probability_gradient(const evaluation *e, const query *at, const double *d_o,
-                                 const double *v, const row_work *w)
-{
-    const size_t dh = ls_config_head_width(e->config);
-    for (size_t j = at->from; j < at->seen; j++) {
-        approx_sum dot = {0};
-        for (size_t c = 0; c < dh; c++)
-            approx_sum_add(&dot, approx_exact(d_o[at->q + c] * v[at->kv + j * at->kv_stride + c]));
-        w->dP[j] = approx_multiply(e->p, approx_sum_end(e->p, &dot), w->mask[j]);
-    }
-}
-
-/* dP of one query, and from it dS in its place. */
-static void score_gradient(const evaluation *e, const query *at, const double *d_o, const double *v,
-                           const row_work *w)
-{
-    approx_sum along = {0};
-    probability_gradient(e, at, d_o, v, w);
-    for (size_t j = at->from; j < at->seen; j++)
-        approx_sum_add(&along, approx_product(w->P[j], w->dP[j]));
-    const bool lost = e->variant.lost_term == LS_TERM_SOFTMAX_MEAN;
-    const approx mean = lost ? approx_exact(0) : approx_sum_end(e->p, &along);
-    for (size_t j = at->from; j < at->seen; j++)
-        w->dP[j] = approx_multiply(e->p, w->P[j], approx_subtract(e->p, w->dP[j], mean));
-}
-
-ls_status ls_evaluate_attention_backward(const evaluation *all, const ls_graph_node *reader,
-                                         int slot, approx_sum *out)
+ls_status ls_evaluate_attention_backward(const evaluation *e, const ls_graph_node *reader, int slot,
+                                         approx_sum *out)
 {
     ls_status status = LS_OK;
-    ls_precision own;
-    const evaluation local = of_one_rank(all, &own), *e = &local;
-    const size_t dh = ls_config_head_width(e->config);
-    const double *q = value_of(e, reader->inputs[0]), *k = value_of(e, reader->inputs[1]);
-    const double *v = value_of(e, reader->inputs[2]), *d_o = gradient_of(e, reader);
-    const approx scale = scale_of(e);
+    const ls_precision own = of_one_rank(e);
+    const dropout d = {e, reader};
+    const ls_attention_form form = form_of(&d);
     approx *room = NULL;
-    LS_ROOM(room, 3 * e->S);
-    const row_work w = {room, room + e->S, room + 2 * e->S};
-    for (size_t b = 0; b < e->B; b++)
-        for (size_t h = 0; h < e->config->heads; h++)
-            for (size_t i = 0; i < e->S; i++) {
-                const query at = query_of(e, b, h, i);
-                for (size_t j = at.from; j < at.seen; j++)
-                    w.mask[j] = ls_evaluate_mask(e, reader, at.P + j);
-                if (slot == LS_SLOT_THROUGH) {
-                    probability_gradient(e, &at, d_o, v, &w);
-                    for (size_t j = at.from; j < at.seen; j++)
-                        approx_sum_add(&out[at.P + j], w.dP[j]);
-                    continue;
-                }
-                probabilities(e, &at, q, k, w.P);
-                if (slot < 2) score_gradient(e, &at, d_o, v, &w);
-                for (size_t j = at.from; j < at.seen; j++) {
-                    const size_t key = at.kv + j * at.kv_stride;
-                    const approx d = slot < 2 ? approx_multiply(e->p, w.dP[j], scale)
-                                              : approx_multiply(e->p, w.P[j], w.mask[j]);
-                    const double *with = slot == 0 ? k + key : (slot == 1 ? q : d_o) + at.q;
-                    approx_sum *into = out + (slot == 0 ? at.q : key);
-                    for (size_t c = 0; c < dh; c++)
-                        approx_sum_add(&into[c], approx_product(d, approx_exact(with[c])));
-                }
-            }
+    LS_ROOM(room, 2 * e->S);
+    ls_formula_attention_gradient(&own, &form, value_of(e, reader->inputs[0]),
+                                  value_of(e, reader->inputs[1]), value_of(e, reader->inputs[2]),
+                                  gradient_of(e, reader), slot, room, out);
 exit:
     free(room);
     return status;

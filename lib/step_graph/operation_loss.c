@@ -131,6 +131,26 @@ approx ls_formula_cross_entropy(const ls_precision *p, const ls_loss_form *form,
     return approx_add_error(loss, 2 * p->u * fabs(largest));
 }
 
+/* P - q, of the n logits of a softmax P. */
+static void take_targets(const ls_precision *p, const ls_loss_form *form, approx *P, size_t n,
+                         size_t label)
+{
+    const double even = form->smoothing / (double)n;
+    for (size_t j = 0; j < n; j++) {
+        const double q = even + (label == j ? 1 - form->smoothing : 0);
+        if (form->factor != 1) P[j] = approx_product(P[j], approx_exact(1 / form->factor));
+        P[j] = approx_subtract(p, P[j], approx_constant(p, q));
+    }
+}
+
+void ls_formula_cross_entropy_gradient(const ls_precision *p, const ls_loss_form *form, approx *z,
+                                       size_t n, size_t label)
+{
+    for (size_t j = n; j < n + form->padded; j++) z[j] = approx_exact(0);
+    ls_formula_softmax(p, z, n + form->padded);
+    take_targets(p, form, z, n, label);
+}
+
 ls_status ls_evaluate_loss(const evaluation *e, const ls_graph_node *node, approx_sum *out)
 {
     ls_status status = LS_OK;
@@ -159,30 +179,25 @@ ls_status ls_evaluate_loss_backward(const evaluation *e, const ls_graph_node *re
     const ls_precision *p = e->p;
     const labels l = labels_of(e, reader);
     const double *z = value_of(e, reader->inputs[0]);
-    const double even = l.smoothing / (double)l.choices;
-    const size_t columns = l.choices + l.padded;
+    const ls_loss_form form = {l.smoothing, l.padded, l.factor};
     approx *row = NULL;
     (void)slot;
-    LS_ROOM(row, columns);
+    LS_ROOM(row, l.choices + l.padded);
     for (size_t t = 0; t < l.rows; t++) {
         if (!is_valid(&l, t)) continue;
         for (size_t j = 0; j < l.choices; j++) row[j] = approx_input(p, z[t * l.choices + j]);
-        for (size_t j = l.choices; j < columns; j++) row[j] = approx_exact(0);
         if (l.maximum_shards) {
             double largest = 0;
             const approx all = shard_exponentials(e, &l, row, l.of[t], &largest);
             for (size_t j = 0; j < l.choices; j++) row[j] = approx_divide(p, row[j], all);
+            take_targets(p, &form, row, l.choices, (size_t)l.of[t]);
         } else {
-            ls_evaluate_softmax(p, row, columns);
+            ls_formula_cross_entropy_gradient(p, &form, row, l.choices, (size_t)l.of[t]);
         }
         const double share = weight_of(&l, e, t) / (double)l.valid;
-        for (size_t j = 0; j < l.choices; j++) {
-            const double q = even + ((size_t)l.of[t] == j ? 1 - l.smoothing : 0);
-            if (l.factor != 1) row[j] = approx_product(row[j], approx_exact(1 / l.factor));
-            const approx d = approx_subtract(p, row[j], approx_constant(p, q));
+        for (size_t j = 0; j < l.choices; j++)
             approx_sum_add(&out[t * l.choices + j],
-                           approx_multiply(p, d, approx_constant(p, share)));
-        }
+                           approx_multiply(p, row[j], approx_constant(p, share)));
     }
 exit:
     free(row);

@@ -70,13 +70,6 @@ static inline size_t position_of(const evaluation *e, size_t s)
 /* The factor of element `index` under the node's dropout: 0, or 1 / (1 - p) with an error. */
 approx ls_evaluate_mask(const evaluation *e, const ls_graph_node *node, size_t index);
 
-/* softmax of n scores, in place, and log(sum of exp(score - largest)) with that largest. */
-void ls_evaluate_softmax(const ls_precision *p, approx *scores, size_t n);
-
-/* GELU and its derivative; exact: with erf, else with tanh. */
-void ls_evaluate_gelu(const ls_precision *p, bool exact, approx x, approx *ret_y,
-                      approx *ret_slope);
-
 /* Forward: into out[elements]. Backward: adds into out[elements of input `slot`] what `reader`
  * sends back. Parameters: adds into out[elements of the parameter] of slot `slot`. */
 typedef ls_status ls_evaluate_forward(const evaluation *e, const ls_graph_node *node,

@@ -8,6 +8,7 @@
  * Far to the left 1 + erf and 1 + tanh cancel: the rounding of the function, u, counts relative to
  * x itself. The bound says so: it is of the order u |x| there, not u |y|. */
 #include "lockstep/numerics/random.h"
+#include "step_graph/formula.h"
 #include "step_graph/operation_parts.h"
 
 /* Of GELU by tanh: sqrt(2 / pi), and the factor of x^3. */
@@ -73,11 +74,6 @@ static void gelu(const ls_precision *p, bool exact, double root, double cubed, a
                             approx_multiply(p, half_x, slope));
 }
 
-void ls_evaluate_gelu(const ls_precision *p, bool exact, approx x, approx *ret_y, approx *ret_slope)
-{
-    gelu(p, exact, ROOT, CUBED, x, ret_y, ret_slope);
-}
-
 /* g sigma(c g) and its derivative sigma (1 + c g (1 - sigma)); silu: c = 1. */
 static void silu(const ls_precision *p, double factor, approx g, approx *ret_y, approx *ret_slope)
 {
@@ -90,41 +86,42 @@ static void silu(const ls_precision *p, double factor, approx g, approx *ret_y, 
     *ret_slope = approx_multiply(p, sigma, approx_add(p, one, approx_multiply(p, x, rest)));
 }
 
-static bool is_gated(const evaluation *e, const ls_graph_node *node)
+void ls_formula_activation(const ls_precision *p, const ls_variant *variant,
+                           ls_activation_form right, approx x, approx *ret_y, approx *ret_slope)
 {
-    return node->make == LS_MAKE_ACTIVATION && e->config->activation == LS_SWIGLU;
-}
-
-static bool is_exact(const evaluation *e, const ls_graph_node *node)
-{
-    return node->make == LS_MAKE_GELU || e->config->activation == LS_GELU_ERF;
-}
-
-/* The function of a node that is before a product or alone, and its derivative. */
-static void activation(const evaluation *e, const ls_graph_node *node, approx x, approx *ret_y,
-                       approx *ret_slope)
-{
-    ls_activation_form form = e->variant.activation;
-    if (form == LS_ACTIVATION_AS_IS && is_gated(e, node)) form = LS_ACTIVATION_SILU;
-    if (form == LS_ACTIVATION_AS_IS)
-        form = is_exact(e, node) ? LS_ACTIVATION_ERF : LS_ACTIVATION_TANH;
+    const ls_activation_form form =
+        variant->activation == LS_ACTIVATION_AS_IS ? right : variant->activation;
     switch (form) {
     case LS_ACTIVATION_SILU:
     case LS_ACTIVATION_SIGMOID:
-        silu(e->p, form == LS_ACTIVATION_SILU ? 1 : 1.702, x, ret_y, ret_slope);
+        silu(p, form == LS_ACTIVATION_SILU ? 1 : 1.702, x, ret_y, ret_slope);
         break;
     case LS_ACTIVATION_RELU:
         *ret_y = x.value > 0 ? x : approx_exact(0);
         *ret_slope = approx_exact(x.value > 0 ? 1 : 0);
         break;
     default:
-        gelu(e->p, form == LS_ACTIVATION_ERF,
-             e->variant.gelu_root > 0 ? e->variant.gelu_root : ROOT,
-             e->variant.gelu_cubic > 0 ? e->variant.gelu_cubic : CUBED, x, ret_y, ret_slope);
+        gelu(p, form == LS_ACTIVATION_ERF, variant->gelu_root > 0 ? variant->gelu_root : ROOT,
+             variant->gelu_cubic > 0 ? variant->gelu_cubic : CUBED, x, ret_y, ret_slope);
         break;
     }
-    if (e->variant.lost_term == LS_TERM_ACTIVATION_SLOPE) /* y / x, which the other term has not */
-        *ret_slope = x.value != 0 ? approx_divide(e->p, *ret_y, x) : approx_exact(0.5);
+    if (variant->lost_term == LS_TERM_ACTIVATION_SLOPE) /* y / x, which the other term has not */
+        *ret_slope = x.value != 0 ? approx_divide(p, *ret_y, x) : approx_exact(0.5);
+}
+
+static bool is_gated(const evaluation *e, const ls_graph_node *node)
+{
+    return node->make == LS_MAKE_ACTIVATION && e->config->activation == LS_SWIGLU;
+}
+
+static void activation(const evaluation *e, const ls_graph_node *node, approx x, approx *ret_y,
+                       approx *ret_slope)
+{
+    const bool exact = node->make == LS_MAKE_GELU || e->config->activation == LS_GELU_ERF;
+    const ls_activation_form right = is_gated(e, node) ? LS_ACTIVATION_SILU
+                                     : exact           ? LS_ACTIVATION_ERF
+                                                       : LS_ACTIVATION_TANH;
+    ls_formula_activation(e->p, &e->variant, right, x, ret_y, ret_slope);
 }
 
 ls_status ls_evaluate_pointwise(const evaluation *e, const ls_graph_node *node, approx_sum *out)

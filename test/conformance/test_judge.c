@@ -119,10 +119,13 @@ START_TEST(mistakes_are_found_and_named)
     ck_assert_ptr_nonnull(line);
     ck_assert_msg(report->verdict == LS_JUDGE_WRONG && line->passed < line->cases,
                   "mistake %d of %s was not found", (int)row->mistake, row->operation);
-    ck_assert_msg(strstr(line->suspected, row->suspected) != NULL,
+    const ls_mistake *known = ls_mistake_of(row->cause);
+    const char *suspected = row->suspected ? row->suspected : known->sentence;
+    ck_assert_msg(strstr(line->suspected, suspected) != NULL,
                   "mistake %d of %s: %s\n  looks like '%s' (%zu of %zu), not '%s'",
                   (int)row->mistake, row->operation, line->first, line->suspected, line->explained,
-                  line->cases - line->passed, row->suspected);
+                  line->cases - line->passed, suspected);
+    ck_assert_pstr_eq(line->mistake, row->cause == LS_CAUSE_NONE ? NULL : known->key);
     ls_judge_report_destroy(&report);
 }
 END_TEST
@@ -162,9 +165,16 @@ START_TEST(a_report_in_words)
     rewind(file);
     text[fread(text, 1, sizeof text - 1, file)] = 0;
     fclose(file);
-    ck_assert_msg(strstr(text, "looks like: bias added once per rank (explains 16 of 16)\n"
-                               "      only on several ranks, with a bias\n") != NULL,
-                  "%s", text);
+    /* the key, the name and the remedy of the table of mistakes */
+    const ls_mistake *known = ls_mistake_of(LS_CAUSE_BIAS_PER_RANK);
+    char said[600];
+    ck_assert_str_eq(line->suspected, known->sentence);
+    ck_assert_str_eq(line->mistake, known->key);
+    snprintf(said, sizeof said,
+             "looks like: bias added once per rank (explains 16 of 16)\n"
+             "      only on several ranks, with a bias\n      %s\n",
+             known->remedy);
+    ck_assert_msg(strstr(text, said) != NULL, "%s", text);
     ck_assert_msg(strstr(text, "verdict: WRONG: 92 of 108 cases of 4 operations passed\n") != NULL,
                   "%s", text);
     ls_judge_report_destroy(&report);

@@ -330,8 +330,10 @@ typedef struct ls_judge_line {
     size_t unsupported;            /* cases besides these */
     char first[LS_JUDGE_TEXT];     /* the first case that failed, or ""; of the ordered kind too */
     char suspected[LS_JUDGE_TEXT]; /* the mistake that explains most of them, or "" */
-    size_t explained;              /* how many of those that failed it explains */
-    char only[LS_JUDGE_TEXT];      /* what all that failed have in common, and none that passed */
+    const char *mistake; /* its key, as `lockstep check` has it: "bias-per-rank"; NULL: no such */
+    const char *remedy;  /* what to look at in one's own code; NULL */
+    size_t explained;    /* how many of those that failed it explains */
+    char only[LS_JUDGE_TEXT]; /* what all that failed have in common, and none that passed */
 } ls_judge_line;
 
 typedef enum ls_judge_verdict {
