@@ -165,7 +165,7 @@ static ls_status check_window(const checker *c, const char *rows, size_t in, siz
         LAYER_FAIL(c, "kernel %zu: the image has %zu %s with its padding; at most that", kernel,
                    in + before + behind, rows);
     }
-    if (c->layer->kind == LS_NET_CONV) goto exit;
+    if (ls_net_traits_of(c->layer->kind)->channels != LS_NET_SAME_CHANNEL) goto exit;
     if (dilation != 1) LAYER_FAIL(c, "dilation %zu: a pooling window has no gaps; use 1", dilation);
     /* A window of nothing but padding has no largest and, its padding not counted, no mean. */
     const size_t padding = before > behind ? before : behind;
@@ -188,55 +188,41 @@ exit:
     return status;
 }
 
+/* Whether both outputs that are added have one shape. */
+static ls_status check_sum(checker *c, const ls_net_shape *in)
+{
+    ls_status status = LS_OK;
+    LS_TRY(check_from(c, "beside", c->layer->beside));
+    const ls_net_shape *other = &c->shape[c->layer->beside + 1];
+    if (in->channels != other->channels || in->height != other->height || in->width != other->width)
+        LAYER_FAIL(c,
+                   "adds %zu x %zu x %zu and %zu x %zu x %zu (channels x rows x columns); the two "
+                   "must be of one shape",
+                   in->channels, in->height, in->width, other->channels, other->height,
+                   other->width);
+exit:
+    return status;
+}
+
 /* Whether the layer fits what it reads. */
 static ls_status check_fit(checker *c)
 {
     ls_status status = LS_OK;
     const ls_net_layer *layer = c->layer;
     const ls_net_shape *in = &c->shape[layer->from + 1];
-    switch (layer->kind) {
-    case LS_NET_CONV:
-        LS_TRY(check_groups(c, in));
-        LS_TRY(check_windows(c, in));
-        /* Below 2^20 2^20 2^24: a quotient keeps the product inside 64 bits. */
-        if (in->channels / layer->groups * layer->channels >
-            MOST_PARAMETERS / (layer->kernel_h * layer->kernel_w))
-            c->parameters = MOST_PARAMETERS;
-        else
-            c->parameters +=
-                in->channels / layer->groups * layer->channels * layer->kernel_h * layer->kernel_w;
-        break;
-    case LS_NET_MAX_POOL:
-    case LS_NET_AVG_POOL:
-        LS_TRY(check_windows(c, in));
-        break;
-    case LS_NET_RESPONSE_NORM:
-        if (layer->span % 2 == 0)
-            LAYER_FAIL(c, "span %zu: as many channels on both sides and the own one; must be odd",
-                       layer->span);
-        break;
-    case LS_NET_DENSE: /* below 2^40 2^20 */
-        c->parameters += ls_net_shape_elements(in) * layer->channels;
-        break;
-    case LS_NET_ADD: {
-        LS_TRY(check_from(c, "beside", layer->beside));
-        const ls_net_shape *other = &c->shape[layer->beside + 1];
-        if (in->channels != other->channels || in->height != other->height ||
-            in->width != other->width)
-            LAYER_FAIL(c,
-                       "adds %zu x %zu x %zu and %zu x %zu x %zu (channels x rows x columns); the "
-                       "two must be of one shape",
-                       in->channels, in->height, in->width, other->channels, other->height,
-                       other->width);
-        break;
-    }
-    case LS_NET_GLOBAL_POOL:
-    case LS_NET_BATCH_NORM:
-    case LS_NET_RELU:
-    case LS_NET_DROPOUT:
-    case LS_NET_KINDS:
-        break;
-    }
+    const ls_net_traits *traits = ls_net_traits_of(layer->kind);
+    if (traits->channels == LS_NET_GROUP) LS_TRY(check_groups(c, in));
+    if (traits->pixels == LS_NET_WINDOW) LS_TRY(check_windows(c, in));
+    if (traits->channels == LS_NET_NEIGHBOURS && layer->span % 2 == 0)
+        LAYER_FAIL(c, "span %zu: as many channels on both sides and the own one; must be odd",
+                   layer->span);
+    if (traits->inputs == 2) LS_TRY(check_sum(c, in));
+    /* Below 2^44 2^20: a quotient keeps the product inside 64 bits. */
+    const uint64_t terms = ls_net_terms(layer, in);
+    if (terms > 0 && terms > MOST_PARAMETERS / layer->channels)
+        c->parameters = MOST_PARAMETERS;
+    else
+        c->parameters += terms * layer->channels;
     if (c->parameters >= MOST_PARAMETERS)
         LAYER_FAIL(c, "with it the network has more than %llu parameters",
                    (unsigned long long)MOST_PARAMETERS - 1);
