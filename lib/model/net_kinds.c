@@ -1,7 +1,8 @@
 /* net_kinds.c - what the model knows of each kind of layer: one row a kind. */
 #include "model/net_parts.h"
 
-/* Pixels and channels that one output reads, inputs, statistics of the batch; fields; parameters. */
+/* Pixels and channels that one output reads, inputs, statistics of the batch; fields; parameters.
+ */
 /* clang-format off */
 #define HAS(KEY) (1u << LS_NET_KEY_##KEY)
 #define WINDOW (HAS(KERNEL) | HAS(STRIDE) | HAS(DILATION) | HAS(PADDING))

@@ -1,6 +1,6 @@
 /* serial_net_norm.c - batch normalisation and response normalisation, forward and backward.
  *
- * A batch that trains (its dropout is on) is normalised by its own statistics, over all its images
+ * A batch that trains is normalised by its own statistics, over all its images
  * and pixels; one that is evaluated by the running ones, which are constants then. */
 #include <string.h>
 
@@ -41,13 +41,17 @@ exit:
     return status;
 }
 
-ls_status ls_serial_batch_norm_forward(const ls_serial *serial, size_t l)
+static ls_status batch_norm_forward(const ls_serial *serial, size_t l)
 {
     ls_status status = LS_OK;
-    const ls_serial_net_layer *layer = &serial->net->layer[l];
+    ls_serial_net_layer *layer = &serial->net->layer[l];
     const ls_image_layout layout = ls_serial_net_layout(layer->in);
     const size_t C = layer->in->channels;
-    if (layer->squares) {
+    layer->squares = NULL;
+    LS_TRY(ls_serial_net_keep(serial, &layer->mean, C));
+    LS_TRY(ls_serial_net_keep(serial, &layer->rstd, C));
+    if (serial->batch.training) {
+        LS_TRY(ls_serial_net_keep(serial, &layer->squares, C));
         LS_TRY(take_statistics(serial, layer));
     } else {
         memcpy(layer->mean, values_of(serial, LS_BATCH_NORM_MEAN, l), C * sizeof *layer->mean);
@@ -61,7 +65,8 @@ exit:
     return status;
 }
 
-void ls_serial_batch_norm_running(const ls_serial *serial, size_t l)
+/* The running statistics take in those of the batch, unless x was normalised by them. */
+static void batch_norm_running(const ls_serial *serial, size_t l)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
     if (layer->squares)
@@ -86,7 +91,7 @@ static void sum_scale_leaf(ls_real *value, const void *context, size_t image, ls
                              layer->rstd, layer->in->channels);
 }
 
-ls_status ls_serial_batch_norm_backward(const ls_serial *serial, size_t l, const ls_real *dy)
+static ls_status batch_norm_backward(const ls_serial *serial, size_t l, const ls_real *dy)
 {
     ls_status status = LS_OK;
     const ls_serial_net_layer *layer = &serial->net->layer[l];
@@ -115,6 +120,9 @@ exit:
     return status;
 }
 
+const ls_serial_net_operations LS_SERIAL_NET(batch_norm) = {batch_norm_forward, batch_norm_backward,
+                                                            batch_norm_running};
+
 /* ---- response normalisation ---- */
 
 static ls_response_norm response_norm_of(const ls_serial_net_layer *layer)
@@ -127,17 +135,21 @@ static ls_response_norm response_norm_of(const ls_serial_net_layer *layer)
     return norm;
 }
 
-ls_status ls_serial_response_norm_forward(const ls_serial *serial, size_t l)
+static ls_status response_norm_forward(const ls_serial *serial, size_t l)
 {
-    const ls_serial_net_layer *layer = &serial->net->layer[l];
+    ls_status status = LS_OK;
+    ls_serial_net_layer *layer = &serial->net->layer[l];
     const ls_response_norm norm = response_norm_of(layer);
     const ls_channels all = {0, norm.channels};
+    LS_TRY(
+        ls_serial_net_keep(serial, &layer->d, serial->batch.B * ls_net_shape_elements(layer->out)));
     ls_response_norm_forward(&norm, serial->batch.B, layer->in->height * layer->in->width, layer->y,
                              layer->d, all, layer->x, all);
-    return LS_OK;
+exit:
+    return status;
 }
 
-ls_status ls_serial_response_norm_backward(const ls_serial *serial, size_t l, const ls_real *dy)
+static ls_status response_norm_backward(const ls_serial *serial, size_t l, const ls_real *dy)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
     const ls_response_norm norm = response_norm_of(layer);
@@ -147,3 +159,6 @@ ls_status ls_serial_response_norm_backward(const ls_serial *serial, size_t l, co
                                   layer->dx, all, dy, layer->x, layer->d, all);
     return LS_OK;
 }
+
+const ls_serial_net_operations LS_SERIAL_NET(response_norm) = {response_norm_forward,
+                                                               response_norm_backward, NULL};

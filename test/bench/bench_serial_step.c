@@ -45,7 +45,7 @@ static ls_status measure(ls_store *store, ls_engine engine, ls_batch batch)
         for (int i = 0; i < PARTS; i++)
             if (ns[i] < best[i]) best[i] = ns[i];
     }
-    printf("%-8s dropout %-3s  ", ls_engine_name(engine), batch.dropout ? "on" : "off");
+    printf("%-8s dropout %-3s  ", ls_engine_name(engine), batch.training ? "on" : "off");
     for (int i = 0; i < PARTS; i++) {
         total += best[i];
         printf("  %s %.3f", part_names[i], (double)best[i] / 1e6);

@@ -42,7 +42,7 @@ typedef enum ls_net_channels {
     LS_NET_SAME_CHANNEL = 0,
     LS_NET_GROUP,       /* those of its group: `groups` of the layer          */
     LS_NET_NEIGHBOURS,  /* (span - 1) / 2 on both sides                       */
-    LS_NET_ALL_CHANNELS /* and all pixels: a product with the whole image     */
+    LS_NET_ALL_CHANNELS /* and all pixels: a product with the whole image */
 } ls_net_channels;
 
 /* What is true of all layers of a kind. */

@@ -32,7 +32,7 @@ static inline ls_response_norm ls_net_response_norm(const ls_net_layer *layer,
 /* Layers that read a window of pixels. */
 static inline bool ls_net_has_window(ls_net_kind kind)
 {
-    return kind == LS_NET_CONV || kind == LS_NET_MAX_POOL || kind == LS_NET_AVG_POOL;
+    return ls_net_traits_of(kind)->pixels == LS_NET_WINDOW;
 }
 
 #endif

@@ -176,7 +176,7 @@ static ls_status forward(ls_sharded_net *net, ls_net_layer_state *l, ls_rectangl
     l->saved = s;
     const leaf_terms terms = {
         .x = x, .mean = s->mean, .x_layout = ls_net_layout_of(x_box), .channels = C};
-    if (net->batch.dropout) {
+    if (net->batch.training) {
         LS_TRY(ls_arena_alloc(net->saved, C, sizeof *s->squares, (void *)&s->squares));
         LS_TRY(take_statistics(net, l, s, &terms));
     } else {
@@ -229,5 +229,8 @@ exit:
     return status;
 }
 
-const ls_net_operations ls_net_batch_norm_operations = {
-    .create = create, .forward = forward, .backward = backward, .after = after};
+const ls_net_operations LS_NET_OPERATIONS(batch_norm) = {.sums = LS_NET_SUMS_OUTPUT,
+                                                         .create = create,
+                                                         .forward = forward,
+                                                         .backward = backward,
+                                                         .after = after};
