@@ -82,7 +82,7 @@ static ls_status run(const char *model, size_t B, size_t S)
     for (int k = 0; k < 4; k++) {
         ls_engine engine = k < 2 ? LS_ENGINE_PORTABLE : LS_ENGINE_OPENBLAS;
         ls_batch batch = {
-            .B = B, .S = S, .tokens = ids, .targets = ids + B * S, .seed = 1, .dropout = k % 2};
+            .B = B, .S = S, .tokens = ids, .targets = ids + B * S, .seed = 1, .training = k % 2};
         LS_TRY(measure(store, engine, batch));
     }
 exit:

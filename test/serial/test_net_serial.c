@@ -223,7 +223,7 @@ START_TEST(bad_batches_are_refused)
     bad = b.batch;
     bad.B = 1;
     expect_refused(&f, &bad, "last");
-    bad.dropout = false; /* in evaluation it needs no variance */
+    bad.training = false; /* in evaluation it needs no variance */
     (void)fixture_gradients(&f, &bad);
     (void)fixture_gradients(&f, &b.batch);
     ck_assert_int_eq(ls_serial_backward(f.serial), LS_ERR_INPUT); /* once */
