@@ -285,3 +285,17 @@ ls_status ls_net_check(const ls_net *net, const char *label)
 exit:
     return status;
 }
+
+ls_status ls_net_check_images(const ls_net *net, const ls_batch *batch)
+{
+    ls_status status = LS_OK;
+    const size_t pixels = net->channels * net->height * net->width;
+    if (batch->images == NULL || batch->labels == NULL)
+        LS_FAIL(LS_ERR_INPUT, "batch without %s: a convolutional network needs images and labels",
+                batch->images == NULL ? "images" : "labels");
+    if (batch->pixels != pixels)
+        LS_FAIL(LS_ERR_INPUT, "images of %zu numbers: the network reads %zu (%zu x %zu x %zu)",
+                batch->pixels, pixels, net->channels, net->height, net->width);
+exit:
+    return status;
+}

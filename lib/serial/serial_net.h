@@ -128,20 +128,7 @@ ls_rectangle ls_serial_net_pixels(const ls_serial_net *net, size_t i, const ls_n
 /* What a convolution or a pooling reads. */
 static inline ls_window ls_serial_net_window(const ls_serial_net_layer *layer)
 {
-    const ls_net_layer *is = layer->is;
-    const ls_window window = {.in_h = layer->in->height,
-                              .in_w = layer->in->width,
-                              .kernel_h = is->kernel_h,
-                              .kernel_w = is->kernel_w,
-                              .stride_h = is->stride_h,
-                              .stride_w = is->stride_w,
-                              .dilation_h = is->dilation_h,
-                              .dilation_w = is->dilation_w,
-                              .pad_top = is->pad_top,
-                              .pad_bottom = is->pad_bottom,
-                              .pad_left = is->pad_left,
-                              .pad_right = is->pad_right};
-    return window;
+    return LS_WINDOW_OF(layer->is, layer->in);
 }
 
 /* Whole images of a shape, as the kernels take them. */

@@ -31,13 +31,7 @@ static ls_status check_batch(const ls_serial_net *net, const ls_batch *batch)
                 "batch that begins with image %zu: the serial model takes the whole batch, from "
                 "image 0 on",
                 batch->first);
-    if (batch->images == NULL || batch->labels == NULL)
-        LS_FAIL(LS_ERR_INPUT, "batch without %s: a convolutional network needs images and labels",
-                batch->images == NULL ? "images" : "labels");
-    if (batch->pixels != n->channels * n->height * n->width)
-        LS_FAIL(LS_ERR_INPUT, "images of %zu numbers: the network reads %zu (%zu x %zu x %zu)",
-                batch->pixels, n->channels * n->height * n->width, n->channels, n->height,
-                n->width);
+    LS_TRY(ls_net_check_images(n, batch));
     LS_TRY(ls_ids_check(batch->labels, batch->B, n->classes, 0, "label"));
     LS_TRY(check_batch_norms(net, batch));
 exit:

@@ -13,6 +13,7 @@
 #include <stddef.h>
 
 #include "lockstep/base/status.h"
+#include "lockstep/model/batch.h"
 #include "lockstep/model/net_kinds.h"
 #include "lockstep/numerics/axis.h"
 
@@ -71,6 +72,9 @@ typedef struct ls_net_shapes {
  * allowed. label begins the line: how the network is called, "--model" or a file. Limits each size
  * so that no product overflows. */
 LS_API ls_status ls_net_check(const ls_net *net, const char *label) LS_MUST_USE;
+
+/* LS_ERR_INPUT when a batch has no images or labels, or images of another size. */
+LS_API ls_status ls_net_check_images(const ls_net *net, const ls_batch *batch) LS_MUST_USE;
 
 /* The shapes of all outputs of a network that has passed ls_net_check. */
 LS_API void ls_net_shapes_of(const ls_net *net, ls_net_shapes *ret_shapes);
