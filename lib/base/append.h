@@ -15,4 +15,10 @@
  * size - 1, so that a further part finds an end. size 0: nothing is written, 0. */
 size_t ls_append(char *text, size_t size, size_t used, const char *format, ...) LS_PRINTF(4, 5);
 
+/* What goes before item i of n in a list of alternatives: "a, b or c". */
+static inline const char *ls_or(size_t i, size_t n)
+{
+    return i == 0 ? "" : i + 1 < n ? ", " : " or ";
+}
+
 #endif

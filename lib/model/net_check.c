@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "lockstep/base/show.h"
+#include "model/config_fields.h"
 #include "model/net_parts.h"
-#include "base/append.h"
 
 /* Nothing larger is ever counted: parameters, elements of one output of one image. */
 #define MOST_PARAMETERS ((uint64_t)1 << 42)
@@ -119,33 +119,16 @@ exit:
     return status;
 }
 
-/* The common divisors of two numbers: "1, 2, 4 or 8", or the first ten and "...". */
-static const char *divisors(size_t of, char buffer[160])
-{
-    enum { LISTED = 10 };
-    size_t found = 0, used = 0, last = 0;
-    for (size_t d = 1; d <= of && found <= LISTED; d++) {
-        if (of % d != 0) continue;
-        if (last > 0) used = ls_append(buffer, 160, used, "%s%zu", found > 1 ? ", " : "", last);
-        last = d;
-        found++;
-    }
-    if (found > LISTED)
-        snprintf(buffer + used, 160 - used, ", ...");
-    else
-        snprintf(buffer + used, 160 - used, "%s%zu", found > 1 ? " or " : "", last);
-    return buffer;
-}
-
 static ls_status check_groups(const checker *c, const ls_net_shape *in)
 {
     ls_status status = LS_OK;
     const ls_net_layer *layer = c->layer;
-    char legal[160];
+    const size_t common = ls_net_divisor(in->channels, layer->channels);
+    char legal[LS_DIVISORS_TEXT];
     if (in->channels % layer->groups != 0 || layer->channels % layer->groups != 0)
         LAYER_FAIL(c, "groups %zu: do not divide the %zu channels read and the %zu made; use %s",
                    layer->groups, in->channels, layer->channels,
-                   divisors(ls_net_divisor(in->channels, layer->channels), legal));
+                   ls_divisors_text(common, 1, common, legal));
 exit:
     return status;
 }

@@ -139,10 +139,7 @@ static ls_status read_kind(const reader *r, const json_t *object)
     char list[160] = "";
     size_t used = 0;
     for (int kind = 0; kind < LS_NET_KINDS; kind++)
-        used = ls_append(list, sizeof list, used, "%s%s",
-                         kind == 0                  ? ""
-                         : kind + 1 == LS_NET_KINDS ? " or "
-                                                    : ", ",
+        used = ls_append(list, sizeof list, used, "%s%s", ls_or((size_t)kind, LS_NET_KINDS),
                          ls_net_kind_name((ls_net_kind)kind));
     LS_FAIL(LS_ERR_INPUT, "%s: network: the kind of layer %zu is %s: must be %s", ls_show(r->file),
             r->at, value ? ls_json_show(value) : "not given", list);
