@@ -21,8 +21,7 @@ typedef struct ls_serial_net_layer {
     int32_t *place;               /* max pooling, as y: where each maximum stood  */
     ls_real *d;                   /* response norm, as y: k + alpha (sum of x^2)  */
     ls_real *mean, *rstd;         /* batch norm, C: what x is normalised by       */
-    ls_real *squares;             /* batch norm, C: sum of (x - mean)^2; NULL when the running
-                                     statistics are taken                          */
+    ls_real *squares;             /* batch norm, C: sum of (x - mean)^2, in a pass that trains */
     ls_real *dx; /* backward: what it passes to what it reads, B images of `in`; of an addition, to
                     each of the two. NULL: not wanted */
 } ls_serial_net_layer;

@@ -47,7 +47,6 @@ static ls_status batch_norm_forward(const ls_serial *serial, size_t l)
     ls_serial_net_layer *layer = &serial->net->layer[l];
     const ls_image_layout layout = ls_serial_net_layout(layer->in);
     const size_t C = layer->in->channels;
-    layer->squares = NULL;
     LS_TRY(ls_serial_net_keep(serial, &layer->mean, C));
     LS_TRY(ls_serial_net_keep(serial, &layer->rstd, C));
     if (serial->batch.training) {
@@ -69,7 +68,7 @@ exit:
 static void batch_norm_running(const ls_serial *serial, size_t l)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
-    if (layer->squares)
+    if (serial->batch.training)
         ls_batch_norm_running(values_of(serial, LS_BATCH_NORM_MEAN, l),
                               values_of(serial, LS_BATCH_NORM_VARIANCE, l), layer->mean,
                               layer->squares, count_of(serial, layer), layer->is->momentum,
@@ -108,7 +107,7 @@ static ls_status batch_norm_backward(const ls_serial *serial, size_t l, const ls
                                     &scale));
     LS_TRY(ls_serial_net_sum_plainly(serial, shift_slot->grad[0], dy, layer->in, B));
     if (layer->dx == NULL) goto exit;
-    if (layer->squares == NULL) { /* x moves neither mean nor variance */
+    if (!serial->batch.training) { /* x moves neither mean nor variance */
         LS_TRY(ls_arena_zalloc(serial->temporary, C, sizeof *nothing, &nothing));
         dscale = dshift = nothing;
     }
