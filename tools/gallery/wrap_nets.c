@@ -6,6 +6,7 @@
 #include "wrong_halos.h"
 
 LS_RIGHT(net_show_received);
+#define ls_net_batch_norm_operations LS_NET_OPERATIONS(batch_norm)
 LS_RIGHT(net_batch_norm_operations);
 LS_RIGHT(all_reduce_plan);
 LS_RIGHT(net_sum_gradient);
@@ -62,8 +63,11 @@ static void norm_after(ls_sharded_net *net, ls_net_layer_state *l)
     right_net_batch_norm_operations.after(net, l);
 }
 
-const ls_net_operations ls_net_batch_norm_operations = {
-    .create = norm_create, .forward = norm_forward, .backward = norm_backward, .after = norm_after};
+const ls_net_operations ls_net_batch_norm_operations = {.sums = LS_NET_SUMS_OUTPUT,
+                                                        .create = norm_create,
+                                                        .forward = norm_forward,
+                                                        .backward = norm_backward,
+                                                        .after = norm_after};
 
 /* Sums of a batch norm: of own images and pixels, as if they were all; or means of the ranks'. */
 ls_status ls_all_reduce_plan(ls_group *group, void *out, const void *in, size_t count,
