@@ -79,7 +79,7 @@ static void read_params(const forward *f, ls_graph_node *made)
 {
     const ls_param_table *table = f->graph->table;
     int used = 0;
-    for (size_t i = 0; i < table->count; i++)
+    for (size_t i = 0; i < table->count && used < LS_NODE_PARAMS; i++)
         if (table->params[i].layer == (size_t)f->layer && !table->params[i].state)
             made->params[used++] = (int)i;
 }

@@ -37,11 +37,12 @@ typedef enum ls_net_pixels {
     LS_NET_ALL_PIXELS /* the output is one pixel                           */
 } ls_net_pixels;
 
-/* The channels that one output reads. The first and the third keep their number. */
+/* The channels that one output reads. LS_NET_SAME_CHANNEL and LS_NET_NEIGHBOURS keep the number of
+ * channels. */
 typedef enum ls_net_channels {
     LS_NET_SAME_CHANNEL = 0,
-    LS_NET_GROUP,       /* those of its group: `groups` of the layer          */
-    LS_NET_NEIGHBOURS,  /* (span - 1) / 2 on both sides                       */
+    LS_NET_GROUP,       /* those of its group: `groups` of the layer      */
+    LS_NET_NEIGHBOURS,  /* and (span - 1) / 2 on both sides               */
     LS_NET_ALL_CHANNELS /* and all pixels: a product with the whole image */
 } ls_net_channels;
 
