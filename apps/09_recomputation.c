@@ -418,7 +418,7 @@ int main(int argc, char **argv)
         valid.targets += targets[t] != LS_IGNORE;
     }
     batch = (ls_batch){
-        .B = B, .S = S, .tokens = ids, .targets = targets, .seed = seed, .dropout = true};
+        .B = B, .S = S, .tokens = ids, .targets = targets, .seed = seed, .training = true};
     LS_TRY(run_serial());
 
     double multiplications = 2.0 * (double)(4 * D + 2 * F) + 4.0 * (double)S;

@@ -70,7 +70,7 @@ static ls_status make_batches(ls_arena *arena)
             if (t % 7 == 3 || (B > 1 && t / S == B - 1)) targets[t] = LS_IGNORE;
         batches[step] = (ls_batch){.B = B, .S = S, .tokens = tokens, .targets = targets};
         batches[step].seed = seed, batches[step].step = (uint32_t)step;
-        batches[step].dropout = true;
+        batches[step].training = true;
     }
 exit:
     return status;

@@ -416,7 +416,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < B * pixels; i++) batch_images[i] = (float)ls_random_normal(stream, i);
     for (size_t b = 0; b < B; b++) labels[b] = (int32_t)(b * 7 % net->classes);
     batch = (ls_batch){.B = B, .pixels = pixels, .images = batch_images, .labels = labels};
-    batch.seed = seed, batch.step = 1, batch.dropout = true;
+    batch.seed = seed, batch.step = 1, batch.training = true;
 
     LS_TRY(ls_store_create(&serial_store, table, NULL, NULL));
     ls_store_init(serial_store, seed);

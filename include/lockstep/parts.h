@@ -49,6 +49,7 @@
 #include "lockstep/model/images.h"
 #include "lockstep/model/masked_text.h"
 #include "lockstep/model/net.h"
+#include "lockstep/model/net_kinds.h"
 #include "lockstep/model/param_table.h"
 #include "lockstep/model/step_tensors.h"
 #include "lockstep/model/store.h"

@@ -18,4 +18,10 @@ size_t ls_append(char *text, size_t size, size_t used, const char *format, ...) 
 size_t ls_append_list(char *text, size_t size, size_t used, const char *format, va_list arguments)
     LS_PRINTF(4, 0);
 
+/* What goes before item i of n in a list of alternatives: "a, b or c". */
+static inline const char *ls_or(size_t i, size_t n)
+{
+    return i == 0 ? "" : i + 1 < n ? ", " : " or ";
+}
+
 #endif

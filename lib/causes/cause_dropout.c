@@ -37,7 +37,7 @@ static ls_status try_known(ls_search *search)
     const ls_batch *right = search->of->operands.batch;
     const ls_variant none = {0};
     ls_batch batch = *right;
-    batch.dropout = false;
+    batch.training = false;
     LS_TRY(try_mask(search, &none, &batch, "no dropout: every element is kept, unscaled"));
     for (int by = -1; by <= 8; by++) {
         batch = *right;
@@ -142,7 +142,7 @@ ls_status ls_cause_dropout(ls_search *search)
 {
     ls_status status = LS_OK;
     const ls_batch *batch = search->of->operands.batch;
-    if (!batch->dropout || rate_of(search) == 0) goto exit;
+    if (!batch->training || rate_of(search) == 0) goto exit;
     if (search->of->own_inputs && !ls_search_concerns(search, MASKS)) goto exit;
     LS_TRY(try_known(search));
     if (is_elementwise(search) && !search->fits[LS_CAUSE_DROPOUT_MASK]) LS_TRY(try_any(search));

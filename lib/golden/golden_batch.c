@@ -113,7 +113,7 @@ ls_status ls_golden_read_batches(ls_golden *golden)
         batch->S = config->seq;
         batch->step = (uint32_t)(golden->first_step + s);
         batch->seed = golden->run.seed;
-        batch->dropout = true;
+        batch->training = true;
         const int64_t V = (int64_t)config->vocab;
         const int64_t types = config->token_types ? (int64_t)config->token_types : 1;
         const ids kinds[] = {

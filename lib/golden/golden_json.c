@@ -102,10 +102,7 @@ ls_status ls_json_choice(const ls_json_at *at, const char *key, const char *cons
     }
     for (int i = 0; i < n_words && used < sizeof allowed; i++)
         used = ls_append(allowed, sizeof allowed, used, "%s\"%s\"",
-                         i == 0             ? ""
-                         : i == n_words - 1 ? " or "
-                                            : ", ",
-                         words[i]);
+                         ls_or((size_t)i, (size_t)n_words), words[i]);
     return ls_json_refuse(at, key, allowed);
 }
 

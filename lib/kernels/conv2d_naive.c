@@ -73,11 +73,10 @@ static size_t kernel_size(const ls_conv2d *c)
     return c->window.kernel_h * c->window.kernel_w;
 }
 
-static ls_real pixel(const ls_real *image, ls_image_layout layout, size_t channel, size_t row,
-                     size_t column)
+static size_t place(ls_image_layout layout, size_t channel, size_t row, size_t column)
 {
-    return image[channel * ls_rectangle_count(layout.held) +
-                 (row - layout.held.top) * layout.held.width + (column - layout.held.left)];
+    return channel * ls_rectangle_count(layout.held) + (row - layout.held.top) * layout.held.width +
+           (column - layout.held.left);
 }
 
 /* The input that output (row, column) reads at kernel place (i, j): +0 in the padding. */
@@ -90,7 +89,7 @@ static ls_real read_input(const element *e, size_t channel, size_t row, size_t c
     if (r < w->pad_top || r >= w->pad_top + w->in_h || c < w->pad_left ||
         c >= w->pad_left + w->in_w)
         return (ls_real)0;
-    return pixel(e->x, e->x_layout, channel, r - w->pad_top, c - w->pad_left);
+    return e->x[place(e->x_layout, channel, r - w->pad_top, c - w->pad_left)];
 }
 
 /* ---- y ---- */
@@ -119,9 +118,7 @@ void ls_conv2d_naive_forward(const ls_conv2d *conv, size_t images, ls_real *y,
                     e.ci = e.co / group_out(conv) * group_in(conv);
                     ls_real sum = contract(&e, forward_term, 0, k);
                     if (bias != NULL) sum = sum + bias[e.co];
-                    y[n * y_layout.stride + e.co * ls_rectangle_count(y_layout.held) +
-                      (e.row - y_layout.held.top) * y_layout.held.width +
-                      (e.column - y_layout.held.left)] = sum;
+                    y[n * y_layout.stride + place(y_layout, e.co, e.row, e.column)] = sum;
                 }
 }
 
@@ -143,7 +140,7 @@ static factors backward_term(const element *e, size_t k)
         f.absent = true;
     else if (r >= 0 && c >= 0 && r / down < (long)ls_window_out_h(w) &&
              c / across < (long)ls_window_out_w(w))
-        f.b = pixel(e->dy, e->dy_layout, co, (size_t)(r / down), (size_t)(c / across));
+        f.b = e->dy[place(e->dy_layout, co, (size_t)(r / down), (size_t)(c / across))];
     return f;
 }
 
@@ -160,9 +157,8 @@ void ls_conv2d_naive_backward(const ls_conv2d *conv, size_t images, ls_real *dx,
                 for (e.column = inputs.left; e.column < inputs.left + inputs.width; e.column++) {
                     e.dy = dy + n * dy_layout.stride;
                     e.co = e.ci / group_in(conv) * group_out(conv);
-                    dx[n * dx_layout.stride + e.ci * ls_rectangle_count(dx_layout.held) +
-                       (e.row - dx_layout.held.top) * dx_layout.held.width +
-                       (e.column - dx_layout.held.left)] = contract(&e, backward_term, 0, k);
+                    dx[n * dx_layout.stride + place(dx_layout, e.ci, e.row, e.column)] =
+                        contract(&e, backward_term, 0, k);
                 }
 }
 
@@ -173,7 +169,7 @@ static factors weight_term(const element *e, size_t k)
 {
     const size_t r = e->pixels.top + k / e->pixels.width;
     const size_t c = e->pixels.left + k % e->pixels.width;
-    return (factors){pixel(e->dy, e->dy_layout, e->co, r, c),
+    return (factors){e->dy[place(e->dy_layout, e->co, r, c)],
                      read_input(e, e->ci, r, c, e->row, e->column), false};
 }
 

@@ -3,16 +3,16 @@
 
 #include <math.h>
 
-/* Columns handled together: which windows meet them is found out once, for all rows, channels and
- * images. */
+/* Columns handled together: their windows are found once for all rows, channels and images. */
 enum { COLUMNS = 64 };
 
-/* Of a rectangle, the columns from `left` on that are handled together. */
-static size_t columns_together(ls_rectangle pixels, size_t left)
-{
-    const size_t rest = pixels.left + pixels.width - left;
-    return rest < COLUMNS ? rest : COLUMNS;
-}
+/* Every run of such columns of a rectangle, from `left` on: `count` of them. columns[k]: what
+ * of_column says of column left + k. */
+#define EACH_RUN(window, pixels, of_column, columns, left, count)                                  \
+    for (size_t left = (pixels).left, count;                                                       \
+         left < (pixels).left + (pixels).width &&                                                  \
+         (count = take_columns(window, pixels, left, of_column, columns), true);                   \
+         left += count)
 
 /* Every row of a rectangle in every channel of every image. */
 #define EACH_ROW(pixels, images, channels, n, ch, row)                                             \
@@ -76,6 +76,16 @@ static places columns_over(const ls_window *w, size_t column)
                         ls_window_out_w(w));
 }
 
+static size_t take_columns(const ls_window *w, ls_rectangle pixels, size_t left,
+                           places (*of_column)(const ls_window *w, size_t column),
+                           places ret_columns[COLUMNS])
+{
+    const size_t rest = pixels.left + pixels.width - left;
+    const size_t count = rest < COLUMNS ? rest : COLUMNS;
+    for (size_t k = 0; k < count; k++) ret_columns[k] = of_column(w, left + k);
+    return count;
+}
+
 /* Whether output (r, c), whose window spans input (row, column), has a place of its kernel there.
  * Where it has not, it need not be held. */
 static inline bool reads(const ls_window *w, size_t r, size_t c, size_t row, size_t column)
@@ -131,20 +141,16 @@ void ls_max_pool_forward(const ls_window *window, size_t images, size_t channels
                          const ls_real *x, ls_image_layout x_layout)
 {
     places columns[COLUMNS];
-    for (size_t left = outputs.left, n_columns; left < outputs.left + outputs.width;
-         left += n_columns) {
-        n_columns = columns_together(outputs, left);
-        for (size_t k = 0; k < n_columns; k++) columns[k] = columns_inside(window, left + k);
-        EACH_ROW(outputs, images, channels, n, ch, row)
-        {
-            const places rows = rows_inside(window, row);
-            const size_t to = line(y_layout, n, ch, row), from = line(x_layout, n, ch, 0);
-            for (size_t k = 0; k < n_columns; k++) {
-                size_t where;
-                y[to + left + k] = largest(window, x, from, x_layout.held.width, rows, columns[k],
-                                           row, left + k, &where);
-                place[to + left + k] = (int32_t)where;
-            }
+    EACH_RUN(window, outputs, columns_inside, columns, left, n_columns)
+    EACH_ROW(outputs, images, channels, n, ch, row)
+    {
+        const places rows = rows_inside(window, row);
+        const size_t to = line(y_layout, n, ch, row), from = line(x_layout, n, ch, 0);
+        for (size_t k = 0; k < n_columns; k++) {
+            size_t where;
+            y[to + left + k] = largest(window, x, from, x_layout.held.width, rows, columns[k], row,
+                                       left + k, &where);
+            place[to + left + k] = (int32_t)where;
         }
     }
 }
@@ -155,28 +161,24 @@ void ls_max_pool_backward(const ls_window *window, size_t images, size_t channel
                           const int32_t *place, ls_image_layout dy_layout)
 {
     places columns[COLUMNS];
-    for (size_t left = inputs.left, n_columns; left < inputs.left + inputs.width;
-         left += n_columns) {
-        n_columns = columns_together(inputs, left);
-        for (size_t k = 0; k < n_columns; k++) columns[k] = columns_over(window, left + k);
-        EACH_ROW(inputs, images, channels, n, ch, row)
-        {
-            const places rows = rows_over(window, row);
-            const size_t to = line(dx_layout, n, ch, row) + left;
-            for (size_t k = 0; k < n_columns; k++) {
-                const int32_t here = (int32_t)(row * window->in_w + left + k);
-                ls_real sum = (ls_real)-0.0; /* so that it begins with the first */
-                bool any = false;
-                for (size_t r = rows.from; r < rows.end; r++) {
-                    const size_t from = line(dy_layout, n, ch, r);
-                    for (size_t c = columns[k].from; c < columns[k].end; c++)
-                        if (reads(window, r, c, row, left + k) && place[from + c] == here) {
-                            sum = sum + dy[from + c];
-                            any = true;
-                        }
-                }
-                dx[to + k] = any ? sum : (ls_real)0;
+    EACH_RUN(window, inputs, columns_over, columns, left, n_columns)
+    EACH_ROW(inputs, images, channels, n, ch, row)
+    {
+        const places rows = rows_over(window, row);
+        const size_t to = line(dx_layout, n, ch, row) + left;
+        for (size_t k = 0; k < n_columns; k++) {
+            const int32_t here = (int32_t)(row * window->in_w + left + k);
+            ls_real sum = (ls_real)-0.0; /* so that it begins with the first */
+            bool any = false;
+            for (size_t r = rows.from; r < rows.end; r++) {
+                const size_t from = line(dy_layout, n, ch, r);
+                for (size_t c = columns[k].from; c < columns[k].end; c++)
+                    if (reads(window, r, c, row, left + k) && place[from + c] == here) {
+                        sum = sum + dy[from + c];
+                        any = true;
+                    }
             }
+            dx[to + k] = any ? sum : (ls_real)0;
         }
     }
 }
@@ -194,23 +196,19 @@ void ls_average_pool_forward(const ls_window *window, bool count_padding, size_t
                              ls_rectangle outputs, const ls_real *x, ls_image_layout x_layout)
 {
     places columns[COLUMNS];
-    for (size_t left = outputs.left, n_columns; left < outputs.left + outputs.width;
-         left += n_columns) {
-        n_columns = columns_together(outputs, left);
-        for (size_t k = 0; k < n_columns; k++) columns[k] = columns_inside(window, left + k);
-        EACH_ROW(outputs, images, channels, n, ch, row)
-        {
-            const places rows = rows_inside(window, row);
-            const size_t to = line(y_layout, n, ch, row) + left;
-            for (size_t k = 0; k < n_columns; k++) {
-                ls_real sum = (ls_real)-0.0; /* so that it begins with the first pixel */
-                for (size_t i = rows.from; i < rows.end; i++) {
-                    const size_t from = line(x_layout, n, ch, input_row(window, row, i));
-                    for (size_t j = columns[k].from; j < columns[k].end; j++)
-                        sum = sum + x[from + input_column(window, left + k, j)];
-                }
-                y[to + k] = sum / divisor(window, count_padding, rows, columns[k]);
+    EACH_RUN(window, outputs, columns_inside, columns, left, n_columns)
+    EACH_ROW(outputs, images, channels, n, ch, row)
+    {
+        const places rows = rows_inside(window, row);
+        const size_t to = line(y_layout, n, ch, row) + left;
+        for (size_t k = 0; k < n_columns; k++) {
+            ls_real sum = (ls_real)-0.0; /* so that it begins with the first pixel */
+            for (size_t i = rows.from; i < rows.end; i++) {
+                const size_t from = line(x_layout, n, ch, input_row(window, row, i));
+                for (size_t j = columns[k].from; j < columns[k].end; j++)
+                    sum = sum + x[from + input_column(window, left + k, j)];
             }
+            y[to + k] = sum / divisor(window, count_padding, rows, columns[k]);
         }
     }
 }
@@ -221,29 +219,25 @@ void ls_average_pool_backward(const ls_window *window, bool count_padding, size_
                               ls_rectangle inputs, const ls_real *dy, ls_image_layout dy_layout)
 {
     places columns[COLUMNS];
-    for (size_t left = inputs.left, n_columns; left < inputs.left + inputs.width;
-         left += n_columns) {
-        n_columns = columns_together(inputs, left);
-        for (size_t k = 0; k < n_columns; k++) columns[k] = columns_over(window, left + k);
-        EACH_ROW(inputs, images, channels, n, ch, row)
-        {
-            const places rows = rows_over(window, row);
-            const size_t to = line(dx_layout, n, ch, row) + left;
-            for (size_t k = 0; k < n_columns; k++) {
-                ls_real sum = (ls_real)-0.0; /* so that it begins with the first */
-                bool any = false;
-                for (size_t r = rows.from; r < rows.end; r++) {
-                    const size_t from = line(dy_layout, n, ch, r);
-                    const places own_rows = rows_inside(window, r);
-                    for (size_t c = columns[k].from; c < columns[k].end; c++) {
-                        if (!reads(window, r, c, row, left + k)) continue;
-                        sum = sum + dy[from + c] / divisor(window, count_padding, own_rows,
-                                                           columns_inside(window, c));
-                        any = true;
-                    }
+    EACH_RUN(window, inputs, columns_over, columns, left, n_columns)
+    EACH_ROW(inputs, images, channels, n, ch, row)
+    {
+        const places rows = rows_over(window, row);
+        const size_t to = line(dx_layout, n, ch, row) + left;
+        for (size_t k = 0; k < n_columns; k++) {
+            ls_real sum = (ls_real)-0.0; /* so that it begins with the first */
+            bool any = false;
+            for (size_t r = rows.from; r < rows.end; r++) {
+                const size_t from = line(dy_layout, n, ch, r);
+                const places own_rows = rows_inside(window, r);
+                for (size_t c = columns[k].from; c < columns[k].end; c++) {
+                    if (!reads(window, r, c, row, left + k)) continue;
+                    sum = sum + dy[from + c] / divisor(window, count_padding, own_rows,
+                                                       columns_inside(window, c));
+                    any = true;
                 }
-                dx[to + k] = any ? sum : (ls_real)0;
             }
+            dx[to + k] = any ? sum : (ls_real)0;
         }
     }
 }

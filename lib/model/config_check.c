@@ -5,7 +5,6 @@
 
 #include "lockstep/base/show.h"
 #include "model/config_fields.h"
-#include "base/append.h"
 
 /* Nothing larger is ever counted: parameters, tokens of a batch, elements of one activation. */
 #define MOST_PARAMETERS ((uint64_t)1 << 42)
@@ -47,35 +46,13 @@ exit:
     return status;
 }
 
-/* The numbers of heads that fit: divisors of `width` that leave a head width divisible by `step`.
- * Writes "1, 2, 3 or 6", or the first ten and "..."; "" when there is none. */
-static const char *legal_heads(size_t width, size_t step, size_t most, char *buffer, size_t room)
-{
-    enum { LISTED = 10 };
-    size_t found = 0, used = 0, last = 0;
-    buffer[0] = '\0';
-    for (size_t heads = 1; heads <= width && heads <= most; heads++) {
-        if (width % heads != 0 || width / heads % step != 0) continue;
-        if (found > LISTED) break;
-        /* One behind: only now is it known that `last` is not the last one. */
-        if (last > 0) used = ls_append(buffer, room, used, "%s%zu", found > 1 ? ", " : "", last);
-        last = heads;
-        found++;
-    }
-    if (found > LISTED)
-        ls_append(buffer, room, used, ", ...");
-    else if (found > 0)
-        ls_append(buffer, room, used, "%s%zu", found > 1 ? " or " : "", last);
-    return buffer;
-}
-
 static ls_status check_heads(const ls_config *config, const char *file)
 {
     ls_status status = LS_OK;
     size_t D = config->d_model, H = config->heads;
     /* Rotary positions turn pairs of a head's elements. */
     size_t step = config->position == LS_ROTARY ? 2 : 1;
-    char label[LS_FIELD_LABEL_BYTES], other[LS_FIELD_LABEL_BYTES], legal[160];
+    char label[LS_FIELD_LABEL_BYTES], other[LS_FIELD_LABEL_BYTES], legal[LS_DIVISORS_TEXT];
     if (D % step != 0) {
         LS_FAIL(LS_ERR_INPUT, "%s %zu: must be even, rotary positions turn pairs of elements",
                 ls_field_label("d_model", file, label), D);
@@ -84,18 +61,18 @@ static ls_status check_heads(const ls_config *config, const char *file)
         LS_FAIL(LS_ERR_INPUT, "%s %zu: does not divide %s %zu; use %s",
                 ls_field_label("heads", file, label), H,
                 file ? "d_model" : ls_field_label("d_model", NULL, other), D,
-                legal_heads(D, step, 1 << 12, legal, sizeof legal));
+                ls_divisors_text(D, step, 1 << 12, legal));
     }
     if (D / H % step != 0) {
         LS_FAIL(LS_ERR_INPUT,
                 "%s %zu: makes heads %zu wide, and rotary positions need an even width; use %s",
                 ls_field_label("heads", file, label), H, D / H,
-                legal_heads(D, step, 1 << 12, legal, sizeof legal));
+                ls_divisors_text(D, step, 1 << 12, legal));
     }
     if (H % config->kv_heads != 0) {
         LS_FAIL(LS_ERR_INPUT, "%s %zu: does not divide %s %zu; use %s",
                 ls_field_label("kv_heads", file, label), config->kv_heads,
-                file ? "heads" : "--heads", H, legal_heads(H, 1, 1 << 12, legal, sizeof legal));
+                file ? "heads" : "--heads", H, ls_divisors_text(H, 1, 1 << 12, legal));
     }
 exit:
     return status;

@@ -92,10 +92,9 @@ const char *ls_field_allowed(const ls_field *field, char buffer[LS_FIELD_TEXT_BY
         snprintf(buffer, LS_FIELD_TEXT_BYTES, "%s", field->interval);
         break;
     case LS_FIELD_CHOICE:
-        for (size_t i = 0; i < field->n_choices; i++) {
-            const char *glue = i == 0 ? "" : i + 1 < field->n_choices ? ", " : " or ";
-            used = ls_append(buffer, LS_FIELD_TEXT_BYTES, used, "%s%s", glue, field->choices[i]);
-        }
+        for (size_t i = 0; i < field->n_choices; i++)
+            used = ls_append(buffer, LS_FIELD_TEXT_BYTES, used, "%s%s", ls_or(i, field->n_choices),
+                             field->choices[i]);
         break;
     case LS_FIELD_FLAG:
         snprintf(buffer, LS_FIELD_TEXT_BYTES, "true or false");
@@ -114,5 +113,21 @@ const char *ls_field_label(const char *key, const char *file, char buffer[LS_FIE
         for (char *c = buffer + 2; *c; c++)
             if (*c == '_') *c = '-';
     }
+    return buffer;
+}
+
+const char *ls_divisors_text(size_t of, size_t step, size_t most, char buffer[LS_DIVISORS_TEXT])
+{
+    enum { LISTED = 10 };
+    size_t found = 0, used = 0, listed[LISTED];
+    buffer[0] = '\0';
+    for (size_t d = 1; d <= of && d <= most && found <= LISTED; d++) {
+        if (of % d != 0 || of / d % step != 0) continue;
+        if (found < LISTED) listed[found] = d;
+        found++;
+    }
+    for (size_t i = 0; i < found && i < LISTED; i++)
+        used = ls_append(buffer, LS_DIVISORS_TEXT, used, "%s%zu", ls_or(i, found), listed[i]);
+    if (found > LISTED) ls_append(buffer, LS_DIVISORS_TEXT, used, ", ...");
     return buffer;
 }

@@ -54,6 +54,11 @@ const char *ls_field_allowed(const ls_field *field, char buffer[LS_FIELD_TEXT_BY
 enum { LS_FIELD_LABEL_BYTES = 512 };
 const char *ls_field_label(const char *key, const char *file, char buffer[LS_FIELD_LABEL_BYTES]);
 
+/* The divisors of `of`, at most `most`, that leave a quotient divisible by `step`: "1, 2, 3 or 6",
+ * or the first ten and "..."; "" when there is none. Returns buffer. */
+enum { LS_DIVISORS_TEXT = 160 };
+const char *ls_divisors_text(size_t of, size_t step, size_t most, char buffer[LS_DIVISORS_TEXT]);
+
 /* ls_config_check with texts that name keys of `file` instead of options (NULL: options). */
 ls_status ls_config_check_file(const ls_config *config, const char *file) LS_MUST_USE;
 

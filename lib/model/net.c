@@ -19,38 +19,43 @@ size_t ls_net_windows(size_t in, size_t before, size_t behind, size_t kernel, si
     return (in + before + behind - ((kernel - 1) * dilation + 1)) / stride + 1;
 }
 
-bool ls_net_mixes_channels(ls_net_kind kind)
+/* Whether each channel made depends on several channels read: then its axis is another one. */
+static bool mixes_channels(const ls_net_layer *layer)
 {
-    return kind == LS_NET_CONV || kind == LS_NET_DENSE;
+    const ls_net_channels read = ls_net_traits_of(layer->kind)->channels;
+    return read == LS_NET_GROUP || read == LS_NET_ALL_CHANNELS;
+}
+
+size_t ls_net_terms(const ls_net_layer *layer, const ls_net_shape *in)
+{
+    switch (ls_net_traits_of(layer->kind)->channels) {
+    case LS_NET_GROUP:
+        return in->channels / layer->groups * layer->kernel_h * layer->kernel_w;
+    case LS_NET_ALL_CHANNELS:
+        return ls_net_shape_elements(in);
+    case LS_NET_SAME_CHANNEL:
+    case LS_NET_NEIGHBOURS:
+        break;
+    }
+    return 0;
 }
 
 void ls_net_shape_of_layer(const ls_net_layer *layer, const ls_net_shape *in,
                            ls_net_shape *ret_shape)
 {
     ls_net_shape out = *in;
-    switch (layer->kind) {
-    case LS_NET_CONV:
-        out.channels = layer->channels;
-        /* fall through */
-    case LS_NET_MAX_POOL:
-    case LS_NET_AVG_POOL:
+    if (mixes_channels(layer)) out.channels = layer->channels;
+    switch (ls_net_traits_of(layer->kind)->pixels) {
+    case LS_NET_WINDOW:
         out.height = ls_net_windows(in->height, layer->pad_top, layer->pad_bottom, layer->kernel_h,
                                     layer->stride_h, layer->dilation_h);
         out.width = ls_net_windows(in->width, layer->pad_left, layer->pad_right, layer->kernel_w,
                                    layer->stride_w, layer->dilation_w);
         break;
-    case LS_NET_DENSE:
-        out.channels = layer->channels;
-        /* fall through */
-    case LS_NET_GLOBAL_POOL:
+    case LS_NET_ALL_PIXELS:
         out.height = out.width = 1;
         break;
-    case LS_NET_BATCH_NORM:
-    case LS_NET_RELU:
-    case LS_NET_RESPONSE_NORM:
-    case LS_NET_DROPOUT:
-    case LS_NET_ADD:
-    case LS_NET_KINDS:
+    case LS_NET_SAME_PIXEL:
         break;
     }
     *ret_shape = out;
@@ -106,15 +111,12 @@ void ls_net_shapes_of(const ls_net *net, ls_net_shapes *ret_shapes)
     }
     for (size_t i = 0; i < net->count; i++) {
         const ls_net_layer *layer = &net->layers[i];
-        const size_t from = (size_t)(layer->from + 1);
         ls_net_shape_of_layer(layer, ls_net_shape_at(ret_shapes, layer->from),
                               &ret_shapes->layer[i]);
-        if (layer->kind == LS_NET_CONV) {
-            demand(&a, from, layer->groups);
-            demand(&a, i + 1, layer->groups);
-        }
-        if (!ls_net_mixes_channels(layer->kind)) join(&a, from, i + 1);
-        if (layer->kind == LS_NET_ADD) join(&a, (size_t)(layer->beside + 1), i + 1);
+        demand(&a, (size_t)(layer->from + 1), ls_net_groups(layer));
+        demand(&a, i + 1, ls_net_groups(layer));
+        for (int k = 0; !mixes_channels(layer) && k < ls_net_traits_of(layer->kind)->inputs; k++)
+            join(&a, (size_t)(ls_net_input_of(layer, k) + 1), i + 1);
     }
     /* Only now are all readers known. */
     for (size_t i = 0; i <= net->count; i++) {
@@ -122,9 +124,4 @@ void ls_net_shapes_of(const ls_net *net, ls_net_shapes *ret_shapes)
         shape->axis =
             channel_axis(shape->channels, net->channel_granules, a.multiple[leader_of(&a, i)]);
     }
-}
-
-const char *ls_net_kind_name(ls_net_kind kind)
-{
-    return (size_t)kind < LS_NET_KINDS ? ls_net_kind_names[kind] : "?";
 }

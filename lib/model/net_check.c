@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "lockstep/base/show.h"
+#include "model/config_fields.h"
 #include "model/net_parts.h"
-#include "base/append.h"
 
 /* Nothing larger is ever counted: parameters, elements of one output of one image. */
 #define MOST_PARAMETERS ((uint64_t)1 << 42)
@@ -119,33 +119,16 @@ exit:
     return status;
 }
 
-/* The common divisors of two numbers: "1, 2, 4 or 8", or the first ten and "...". */
-static const char *divisors(size_t of, char buffer[160])
-{
-    enum { LISTED = 10 };
-    size_t found = 0, used = 0, last = 0;
-    for (size_t d = 1; d <= of && found <= LISTED; d++) {
-        if (of % d != 0) continue;
-        if (last > 0) used = ls_append(buffer, 160, used, "%s%zu", found > 1 ? ", " : "", last);
-        last = d;
-        found++;
-    }
-    if (found > LISTED)
-        ls_append(buffer, 160, used, ", ...");
-    else
-        ls_append(buffer, 160, used, "%s%zu", found > 1 ? " or " : "", last);
-    return buffer;
-}
-
 static ls_status check_groups(const checker *c, const ls_net_shape *in)
 {
     ls_status status = LS_OK;
     const ls_net_layer *layer = c->layer;
-    char legal[160];
+    const size_t common = ls_net_divisor(in->channels, layer->channels);
+    char legal[LS_DIVISORS_TEXT];
     if (in->channels % layer->groups != 0 || layer->channels % layer->groups != 0)
         LAYER_FAIL(c, "groups %zu: do not divide the %zu channels read and the %zu made; use %s",
                    layer->groups, in->channels, layer->channels,
-                   divisors(ls_net_divisor(in->channels, layer->channels), legal));
+                   ls_divisors_text(common, 1, common, legal));
 exit:
     return status;
 }
@@ -165,7 +148,7 @@ static ls_status check_window(const checker *c, const char *rows, size_t in, siz
         LAYER_FAIL(c, "kernel %zu: the image has %zu %s with its padding; at most that", kernel,
                    in + before + behind, rows);
     }
-    if (c->layer->kind == LS_NET_CONV) goto exit;
+    if (ls_net_traits_of(c->layer->kind)->channels != LS_NET_SAME_CHANNEL) goto exit;
     if (dilation != 1) LAYER_FAIL(c, "dilation %zu: a pooling window has no gaps; use 1", dilation);
     /* A window of nothing but padding has no largest and, its padding not counted, no mean. */
     const size_t padding = before > behind ? before : behind;
@@ -188,55 +171,41 @@ exit:
     return status;
 }
 
+/* Whether both outputs that are added have one shape. */
+static ls_status check_sum(checker *c, const ls_net_shape *in)
+{
+    ls_status status = LS_OK;
+    LS_TRY(check_from(c, "beside", c->layer->beside));
+    const ls_net_shape *other = &c->shape[c->layer->beside + 1];
+    if (in->channels != other->channels || in->height != other->height || in->width != other->width)
+        LAYER_FAIL(c,
+                   "adds %zu x %zu x %zu and %zu x %zu x %zu (channels x rows x columns); the two "
+                   "must be of one shape",
+                   in->channels, in->height, in->width, other->channels, other->height,
+                   other->width);
+exit:
+    return status;
+}
+
 /* Whether the layer fits what it reads. */
 static ls_status check_fit(checker *c)
 {
     ls_status status = LS_OK;
     const ls_net_layer *layer = c->layer;
     const ls_net_shape *in = &c->shape[layer->from + 1];
-    switch (layer->kind) {
-    case LS_NET_CONV:
-        LS_TRY(check_groups(c, in));
-        LS_TRY(check_windows(c, in));
-        /* Below 2^20 2^20 2^24: a quotient keeps the product inside 64 bits. */
-        if (in->channels / layer->groups * layer->channels >
-            MOST_PARAMETERS / (layer->kernel_h * layer->kernel_w))
-            c->parameters = MOST_PARAMETERS;
-        else
-            c->parameters +=
-                in->channels / layer->groups * layer->channels * layer->kernel_h * layer->kernel_w;
-        break;
-    case LS_NET_MAX_POOL:
-    case LS_NET_AVG_POOL:
-        LS_TRY(check_windows(c, in));
-        break;
-    case LS_NET_RESPONSE_NORM:
-        if (layer->span % 2 == 0)
-            LAYER_FAIL(c, "span %zu: as many channels on both sides and the own one; must be odd",
-                       layer->span);
-        break;
-    case LS_NET_DENSE: /* below 2^40 2^20 */
-        c->parameters += ls_net_shape_elements(in) * layer->channels;
-        break;
-    case LS_NET_ADD: {
-        LS_TRY(check_from(c, "beside", layer->beside));
-        const ls_net_shape *other = &c->shape[layer->beside + 1];
-        if (in->channels != other->channels || in->height != other->height ||
-            in->width != other->width)
-            LAYER_FAIL(c,
-                       "adds %zu x %zu x %zu and %zu x %zu x %zu (channels x rows x columns); the "
-                       "two must be of one shape",
-                       in->channels, in->height, in->width, other->channels, other->height,
-                       other->width);
-        break;
-    }
-    case LS_NET_GLOBAL_POOL:
-    case LS_NET_BATCH_NORM:
-    case LS_NET_RELU:
-    case LS_NET_DROPOUT:
-    case LS_NET_KINDS:
-        break;
-    }
+    const ls_net_traits *traits = ls_net_traits_of(layer->kind);
+    if (traits->channels == LS_NET_GROUP) LS_TRY(check_groups(c, in));
+    if (traits->pixels == LS_NET_WINDOW) LS_TRY(check_windows(c, in));
+    if (traits->channels == LS_NET_NEIGHBOURS && layer->span % 2 == 0)
+        LAYER_FAIL(c, "span %zu: as many channels on both sides and the own one; must be odd",
+                   layer->span);
+    if (traits->inputs == 2) LS_TRY(check_sum(c, in));
+    /* Below 2^44 2^20: a quotient keeps the product inside 64 bits. */
+    const uint64_t terms = ls_net_terms(layer, in);
+    if (terms > 0 && terms > MOST_PARAMETERS / layer->channels)
+        c->parameters = MOST_PARAMETERS;
+    else
+        c->parameters += terms * layer->channels;
     if (c->parameters >= MOST_PARAMETERS)
         LAYER_FAIL(c, "with it the network has more than %llu parameters",
                    (unsigned long long)MOST_PARAMETERS - 1);
@@ -296,6 +265,20 @@ ls_status ls_net_check(const ls_net *net, const char *label)
         LS_TRY(check_layer(&c));
     }
     LS_TRY(check_end(&c));
+exit:
+    return status;
+}
+
+ls_status ls_net_check_images(const ls_net *net, const ls_batch *batch)
+{
+    ls_status status = LS_OK;
+    const size_t pixels = net->channels * net->height * net->width;
+    if (batch->images == NULL || batch->labels == NULL)
+        LS_FAIL(LS_ERR_INPUT, "batch without %s: a convolutional network needs images and labels",
+                batch->images == NULL ? "images" : "labels");
+    if (batch->pixels != pixels)
+        LS_FAIL(LS_ERR_INPUT, "images of %zu numbers: the network reads %zu (%zu x %zu x %zu)",
+                batch->pixels, pixels, net->channels, net->height, net->width);
 exit:
     return status;
 }

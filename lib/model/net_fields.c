@@ -1,43 +1,35 @@
+/* net_fields.c - a layer's fields as data: key, type, range, value when absent. */
 #include <math.h>
 #include <stdio.h>
 
 #include "model/net_parts.h"
 
-const char *const ls_net_kind_names[LS_NET_KINDS] = {
-    "conv", "max_pool",      "avg_pool", "global_pool", "batch_norm",
-    "relu", "response_norm", "dropout",  "dense",       "add"};
-
 /* clang-format off */
 #define AT(member) offsetof(ls_net_layer, member)
-#define CONV (1u << LS_NET_CONV)
-#define POOLS (1u << LS_NET_MAX_POOL | 1u << LS_NET_AVG_POOL)
-#define DENSE (1u << LS_NET_DENSE)
-#define NORM (1u << LS_NET_BATCH_NORM)
-#define RESPONSE (1u << LS_NET_RESPONSE_NORM)
-#define SIZES(key, type, member, kinds, least, most, standard) \
-    {key, type, AT(member), kinds, least, most, 0, 0, false, standard}
-#define REAL(key, member, kinds, least, most, above, standard) \
-    {key, LS_NET_REAL, AT(member), kinds, 0, 0, least, most, above, standard}
-#define FLAG(key, member, kinds, standard) \
-    {key, LS_NET_FLAG, AT(member), kinds, 0, 0, 0, 0, false, standard}
+#define SIZES(key, type, member, least, most, standard) \
+    {key, type, AT(member), least, most, 0, 0, false, standard}
+#define REAL(key, member, least, most, above, standard) \
+    {key, LS_NET_REAL, AT(member), 0, 0, least, most, above, standard}
+#define FLAG(key, member, standard) \
+    {key, LS_NET_FLAG, AT(member), 0, 0, 0, 0, false, standard}
 #define MUST ((double)NAN)
 
 const ls_net_field ls_net_fields[LS_NET_FIELDS] = {
-    SIZES("channels", LS_NET_SIZE, channels,   CONV | DENSE, 1, (size_t)1 << 20, MUST),
-    SIZES("groups",   LS_NET_SIZE, groups,     CONV,         1, (size_t)1 << 20, 1),
-    SIZES("kernel",   LS_NET_PAIR, kernel_h,   CONV | POOLS, 1, 1 << 12, MUST),
-    SIZES("stride",   LS_NET_PAIR, stride_h,   CONV | POOLS, 1, 1 << 12, 1),
-    SIZES("dilation", LS_NET_PAIR, dilation_h, CONV | POOLS, 1, 1 << 12, 1),
-    SIZES("padding",  LS_NET_PADS, pad_top,    CONV | POOLS, 0, 1 << 12, 0),
-    SIZES("span",     LS_NET_SIZE, span,       RESPONSE,     1, (size_t)1 << 20, 5),
-    FLAG("bias", bias, CONV | DENSE, 1),
-    FLAG("count_padding", count_pad, 1u << LS_NET_AVG_POOL, 1),
-    REAL("eps",      eps,      NORM,     0, 1, true,  1e-5),
-    REAL("momentum", momentum, NORM,     0, 1, false, 0.1),
-    REAL("alpha",    alpha,    RESPONSE, 0, 1e6, false, 1e-4),
-    REAL("beta",     beta,     RESPONSE, 0, 16, false, 0.75),
-    REAL("k",        k,        RESPONSE, 0, 1e6, true, 2),
-    REAL("p",        p,        1u << LS_NET_DROPOUT, 0, 1, false, 0.5),
+    [LS_NET_KEY_CHANNELS] = SIZES("channels", LS_NET_SIZE, channels,   1, (size_t)1 << 20, MUST),
+    [LS_NET_KEY_GROUPS]   = SIZES("groups",   LS_NET_SIZE, groups,     1, (size_t)1 << 20, 1),
+    [LS_NET_KEY_KERNEL]   = SIZES("kernel",   LS_NET_PAIR, kernel_h,   1, 1 << 12, MUST),
+    [LS_NET_KEY_STRIDE]   = SIZES("stride",   LS_NET_PAIR, stride_h,   1, 1 << 12, 1),
+    [LS_NET_KEY_DILATION] = SIZES("dilation", LS_NET_PAIR, dilation_h, 1, 1 << 12, 1),
+    [LS_NET_KEY_PADDING]  = SIZES("padding",  LS_NET_PADS, pad_top,    0, 1 << 12, 0),
+    [LS_NET_KEY_SPAN]     = SIZES("span",     LS_NET_SIZE, span,       1, (size_t)1 << 20, 5),
+    [LS_NET_KEY_BIAS]          = FLAG("bias", bias, 1),
+    [LS_NET_KEY_COUNT_PADDING] = FLAG("count_padding", count_pad, 1),
+    [LS_NET_KEY_EPS]      = REAL("eps",      eps,      0, 1, true,  1e-5),
+    [LS_NET_KEY_MOMENTUM] = REAL("momentum", momentum, 0, 1, false, 0.1),
+    [LS_NET_KEY_ALPHA]    = REAL("alpha",    alpha,    0, 1e6, false, 1e-4),
+    [LS_NET_KEY_BETA]     = REAL("beta",     beta,     0, 16, false, 0.75),
+    [LS_NET_KEY_K]        = REAL("k",        k,        0, 1e6, true, 2),
+    [LS_NET_KEY_P]        = REAL("p",        p,        0, 1, false, 0.5),
 };
 
 #define SIZE(member, most) {#member, offsetof(ls_net, member), 1, most}

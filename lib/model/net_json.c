@@ -132,18 +132,15 @@ static ls_status read_kind(const reader *r, const json_t *object)
     const json_t *value = json_object_get(object, "kind");
     const char *name = json_string_value(value);
     for (int kind = 0; name && kind < LS_NET_KINDS; kind++)
-        if (strcmp(ls_net_kind_names[kind], name) == 0) {
+        if (strcmp(ls_net_kind_name((ls_net_kind)kind), name) == 0) {
             r->layer->kind = (ls_net_kind)kind;
             goto exit;
         }
     char list[160] = "";
     size_t used = 0;
     for (int kind = 0; kind < LS_NET_KINDS; kind++)
-        used = ls_append(list, sizeof list, used, "%s%s",
-                         kind == 0                  ? ""
-                         : kind + 1 == LS_NET_KINDS ? " or "
-                                                    : ", ",
-                         ls_net_kind_names[kind]);
+        used = ls_append(list, sizeof list, used, "%s%s", ls_or((size_t)kind, LS_NET_KINDS),
+                         ls_net_kind_name((ls_net_kind)kind));
     LS_FAIL(LS_ERR_INPUT, "%s: network: the kind of layer %zu is %s: must be %s", ls_show(r->file),
             r->at, value ? ls_json_show(value) : "not given", list);
 exit:
@@ -173,7 +170,7 @@ static ls_status refuse_key(const reader *r, const char *key)
     ls_status status = LS_OK;
     const char *known[LS_NET_FIELDS + 4] = {"kind", "name", "from"};
     size_t count = 3;
-    if (r->layer->kind == LS_NET_ADD) known[count++] = "beside";
+    if (ls_net_has_beside(r->layer->kind)) known[count++] = "beside";
     for (size_t f = 0; f < LS_NET_FIELDS; f++)
         if (ls_net_has(&ls_net_fields[f], r->layer->kind)) known[count++] = ls_net_fields[f].key;
     char list[200] = "";
@@ -202,12 +199,12 @@ static ls_status read_keys(const reader *r, json_t *object)
             LS_TRY(read_field(r, field, value));
         else if (strcmp(key, "from") == 0)
             LS_TRY(read_place(r, key, value, &layer->from));
-        else if (strcmp(key, "beside") == 0 && layer->kind == LS_NET_ADD)
+        else if (strcmp(key, "beside") == 0 && ls_net_has_beside(layer->kind))
             LS_TRY(read_place(r, key, value, &layer->beside));
         else if (strcmp(key, "kind") != 0 && strcmp(key, "name") != 0)
             LS_TRY(refuse_key(r, key));
     }
-    if (layer->kind == LS_NET_ADD && !json_object_get(object, "beside"))
+    if (ls_net_has_beside(layer->kind) && !json_object_get(object, "beside"))
         LAYER_FAIL(r, "has no \"beside\"; give the name of an earlier layer");
 exit:
     return status;
@@ -338,7 +335,7 @@ static json_t *layer_value(const ls_net *net, const ls_net_layer *layer, int *di
     int failed = json_object_set_new(object, "name", json_string(layer->name));
     failed |= json_object_set_new(object, "kind", json_string(ls_net_kind_name(layer->kind)));
     failed |= json_object_set_new(object, "from", json_string(place_name(net, layer->from)));
-    if (layer->kind == LS_NET_ADD)
+    if (ls_net_has_beside(layer->kind))
         failed |=
             json_object_set_new(object, "beside", json_string(place_name(net, layer->beside)));
     for (size_t f = 0; f < LS_NET_FIELDS; f++)

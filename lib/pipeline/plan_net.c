@@ -37,7 +37,7 @@ static uint64_t count_of(const ls_image_box *box)
     return ls_image_box_count(box);
 }
 
-static void add(ls_rank_plan *rank, ls_operation operation, uint64_t calls, uint64_t bytes)
+static void count_calls(ls_rank_plan *rank, ls_operation operation, uint64_t calls, uint64_t bytes)
 {
     rank->comm[operation].calls += calls;
     rank->comm[operation].bytes += bytes;
@@ -94,8 +94,8 @@ static ls_net_traffic count_passing(planner *p, uint64_t times, uint64_t e)
     for (int r = 0; r < p->plan->ranks; r++) {
         const passing *x = &p->passing[r];
         if (!x->needed) continue;
-        add(&p->plan->rank[r], LS_OP_SEND, times * x->peers_to, times * x->sent * e);
-        add(&p->plan->rank[r], LS_OP_RECEIVE, times * x->peers_from, 0);
+        count_calls(&p->plan->rank[r], LS_OP_SEND, times * x->peers_to, times * x->sent * e);
+        count_calls(&p->plan->rank[r], LS_OP_RECEIVE, times * x->peers_from, 0);
         sum.bytes += times * x->received * e;
         if (times * x->received * e > sum.most) sum.most = times * x->received * e;
     }
@@ -141,7 +141,7 @@ static uint64_t nodes_of(const planner *p, const ls_net_shape *shape, const ls_l
 /* Counts an all-reduce of so many elements by one rank, for layer l. */
 static void all_reduce(planner *p, int rank, size_t l, uint64_t elements)
 {
-    add(&p->plan->rank[rank], LS_OP_ALL_REDUCE, 1, elements * p->e);
+    count_calls(&p->plan->rank[rank], LS_OP_ALL_REDUCE, 1, elements * p->e);
     p->plan->net_layers[l].summed += elements * p->e;
 }
 
@@ -153,7 +153,7 @@ static uint64_t channel_parts(const planner *p, size_t l, int rank)
     const ls_net_shape *in = ls_net_shape_at(&p->shapes, layer->from), *out = &p->shapes.layer[l];
     const ls_layer_grid grid = grid_of(p, l);
     const ls_grid_place at = ls_layer_grid_place(&grid, rank);
-    const size_t groups = layer->kind == LS_NET_CONV ? layer->groups : 1;
+    const size_t groups = ls_net_groups(layer);
     const ls_share own = ls_net_channel_granules(out, &grid, at.channel);
     const size_t each = out->axis.granules / groups;
     if (layer->from == LS_NET_IMAGE || own.count >= each || own.count == 0) return 0;
@@ -165,58 +165,107 @@ static uint64_t channel_parts(const planner *p, size_t l, int rank)
     return ls_tree_forest(each, lo, lo + own.count, NULL) * count_of(&part);
 }
 
-/* What a rank keeps of layer l between forward and backward besides what it reads, and what goes
- * into sums. Returns the elements that it sends at once, backward. */
-static uint64_t plan_rank(planner *p, size_t l, int rank, uint64_t *saved)
+/* ---- kinds ---- */
+
+/* What a kind's sums cost a rank in layer l: counts the reductions, and returns the elements that
+ * the rank sends at once, backward. channels: of the output, that the rank has. */
+typedef uint64_t kind_sums(planner *p, size_t l, int rank, uint64_t channels);
+
+/* Weights and bias, and dx where channels are cut. Returns the elements of the weights' partial
+ * sums; *ret_nodes: of the tree over images and pixels; *ret_parts: elements of dx's. */
+static uint64_t plan_weights(planner *p, size_t l, int rank, uint64_t channels, uint64_t *ret_nodes,
+                             uint64_t *ret_parts)
 {
     const ls_net_layer *layer = &p->net->layers[l];
-    const ls_net_shape *in = ls_net_shape_at(&p->shapes, layer->from), *out = &p->shapes.layer[l];
+    const ls_layer_grid grid = grid_of(p, l);
+    const uint64_t terms = ls_net_terms(layer, ls_net_shape_at(&p->shapes, layer->from));
+    const uint64_t nodes = nodes_of(p, &p->shapes.layer[l], &grid, rank, false);
+    const uint64_t parts = channel_parts(p, l, rank);
+    all_reduce(p, rank, l, nodes * channels * terms);
+    if (layer->bias) all_reduce(p, rank, l, nodes * channels);
+    if (parts > 0) {
+        count_calls(&p->plan->rank[rank], LS_OP_REDUCE_SCATTER, 1, parts * p->e);
+        p->plan->net_layers[l].summed += parts * p->e;
+    }
+    *ret_nodes = nodes;
+    *ret_parts = parts;
+    return nodes * channels * terms;
+}
+
+static uint64_t plan_conv(planner *p, size_t l, int rank, uint64_t channels)
+{
+    uint64_t nodes, parts;
+    const uint64_t weights = plan_weights(p, l, rank, channels, &nodes, &parts);
+    return parts > weights ? parts : weights;
+}
+
+/* The sums of weights and bias are made before either is reduced. */
+static uint64_t plan_dense(planner *p, size_t l, int rank, uint64_t channels)
+{
+    uint64_t nodes, parts;
+    const uint64_t weights = plan_weights(p, l, rank, channels, &nodes, &parts);
+    return weights + nodes * channels + parts;
+}
+
+/* Sums of x and of (x - mean)^2; dscale and dshift together. */
+static uint64_t plan_batch_norm(planner *p, size_t l, int rank, uint64_t channels)
+{
+    const ls_layer_grid grid = grid_of(p, l);
+    const uint64_t nodes = nodes_of(p, &p->shapes.layer[l], &grid, rank, false);
+    if (channels == 0) return 0;
+    all_reduce(p, rank, l, nodes * channels);
+    all_reduce(p, rank, l, nodes * channels);
+    all_reduce(p, rank, l, nodes * 2 * channels);
+    return nodes * 2 * channels;
+}
+
+static uint64_t plan_global_pool(planner *p, size_t l, int rank, uint64_t channels)
+{
+    const ls_layer_grid grid = grid_of(p, l);
+    const ls_grid_place at = ls_layer_grid_place(&grid, rank);
+    const ls_net_shape *in = ls_net_shape_at(&p->shapes, p->net->layers[l].from);
+    const uint64_t count =
+        ls_share_of(p->batch, (size_t)grid.samples, (size_t)at.sample).count * channels;
+    const uint64_t nodes = nodes_of(p, in, &grid, rank, true);
+    if (count > 0) all_reduce(p, rank, l, nodes * count);
+    return nodes * count;
+}
+
+/* What a layer keeps from forward to backward besides its output y: numbers and places (int32) for
+ * each element of y, which backward also reads of neighbours as it does dy; numbers per channel. */
+typedef struct kind_plan {
+    kind_sums *sums; /* NULL: none */
+    uint64_t numbers, places, channel_numbers;
+} kind_plan;
+
+static const kind_plan conv = {plan_conv, 0, 0, 0}, max_pool = {NULL, 0, 1, 0},
+                       avg_pool = {NULL, 0, 0, 0}, global_pool = {plan_global_pool, 0, 0, 0},
+                       batch_norm = {plan_batch_norm, 0, 0, 3}, relu = {NULL, 0, 0, 0},
+                       response_norm = {NULL, 1, 0, 0}, dropout = {NULL, 0, 0, 0},
+                       dense = {plan_dense, 0, 0, 0}, add = {NULL, 0, 0, 0};
+
+#define PLAN(KIND, name) [LS_NET_##KIND] = &name,
+static const kind_plan *const kinds[LS_NET_KINDS] = {LS_NET_EACH_KIND(PLAN)};
+
+/* What a rank keeps of layer l between forward and backward besides what it reads, and the
+ * reductions. Returns the elements that it sends at once, backward. */
+static uint64_t plan_rank(planner *p, size_t l, int rank, uint64_t *saved)
+{
+    const ls_net_shape *out = &p->shapes.layer[l];
+    const kind_plan *kind = kinds[p->net->layers[l].kind];
     const ls_layer_grid grid = grid_of(p, l);
     const ls_image_box own = ls_net_block(p->net, out, &grid, p->batch, rank);
-    const uint64_t channels = channels_at(out, &grid, rank), elements = count_of(&own);
-    const uint64_t parts = channel_parts(p, l, rank);
-    uint64_t terms = 0, nodes, handed = 0;
-
-    *saved += elements * p->e;
-    if (layer->kind == LS_NET_CONV)
-        terms = in->channels / layer->groups * layer->kernel_h * layer->kernel_w;
-    if (layer->kind == LS_NET_DENSE) terms = ls_net_shape_elements(in);
-    if (terms > 0) {
-        nodes = nodes_of(p, out, &grid, rank, false);
-        all_reduce(p, rank, l, nodes * channels * terms);
-        if (layer->bias) all_reduce(p, rank, l, nodes * channels);
-        handed = nodes * channels * (terms + (layer->kind == LS_NET_DENSE ? 1 : 0));
-        if (parts > 0) {
-            add(&p->plan->rank[rank], LS_OP_REDUCE_SCATTER, 1, parts * p->e);
-            p->plan->net_layers[l].summed += parts * p->e;
-        }
-        if (layer->kind == LS_NET_CONV && parts > handed) handed = parts;
-        if (layer->kind == LS_NET_DENSE) handed += parts;
-    }
-    if (layer->kind == LS_NET_BATCH_NORM && channels > 0) {
-        nodes = nodes_of(p, out, &grid, rank, false);
-        all_reduce(p, rank, l, nodes * channels);
-        all_reduce(p, rank, l, nodes * channels);
-        all_reduce(p, rank, l, nodes * 2 * channels);
-        handed = nodes * 2 * channels;
-        *saved += 3 * channels * p->e;
-    }
-    if (layer->kind == LS_NET_GLOBAL_POOL) {
-        const ls_grid_place at = ls_layer_grid_place(&grid, rank);
-        const uint64_t count =
-            ls_share_of(p->batch, (size_t)grid.samples, (size_t)at.sample).count * channels;
-        handed = nodes_of(p, in, &grid, rank, true) * count;
-        if (count > 0) all_reduce(p, rank, l, handed);
-    }
-    if (layer->kind == LS_NET_MAX_POOL) *saved += elements * 4; /* places */
-    if (layer->kind == LS_NET_RESPONSE_NORM) *saved += elements * p->e;
+    const uint64_t channels = channels_at(out, &grid, rank);
+    uint64_t sent = kind->sums ? kind->sums(p, l, rank, channels) : 0;
+    *saved += count_of(&own) * ((1 + kind->numbers) * p->e + kind->places * 4) +
+              kind->channel_numbers * channels * p->e;
     if (l + 1 == p->net->count) { /* maximum and sum of each row; the losses */
+        const uint64_t nodes = nodes_of(p, out, &grid, rank, false);
         *saved += 2 * own.images.count * p->e;
-        nodes = nodes_of(p, out, &grid, rank, false);
         all_reduce(p, rank, l, nodes);
-        if (handed < nodes + 1) handed = nodes + 1;
+        if (sent < nodes + 1) sent = nodes + 1;
     }
-    return handed;
+    return sent;
 }
 
 /* ---- a halo by formula ---- */
@@ -236,9 +285,9 @@ static uint64_t halo_formula(const planner *p, size_t l)
     const ls_net_layer *layer = &p->net->layers[l];
     const ls_net_shape *in = ls_net_shape_at(&p->shapes, layer->from);
     const ls_layer_grid grid = grid_of(p, l);
-    const bool window = layer->kind == LS_NET_CONV || layer->kind == LS_NET_MAX_POOL ||
-                        layer->kind == LS_NET_AVG_POOL;
-    if (!window || layer->from == LS_NET_IMAGE || grid.down * grid.across == 1) return 0;
+    if (ls_net_traits_of(layer->kind)->pixels != LS_NET_WINDOW || layer->from == LS_NET_IMAGE ||
+        grid.down * grid.across == 1)
+        return 0;
     const uint64_t h = in->height / (uint64_t)grid.down, w = in->width / (uint64_t)grid.across;
     const uint64_t rows = edge(layer->kernel_h, layer->dilation_h, grid.down);
     const uint64_t columns = edge(layer->kernel_w, layer->dilation_w, grid.across);
@@ -285,7 +334,7 @@ static void plan_input(planner *p, size_t l, int from, uint64_t *saved)
 /* Halos of the gradient of layer l's output, and with it of what else the backward pass needs. */
 static void plan_gradient(planner *p, size_t l)
 {
-    const ls_net_layer *layer = &p->net->layers[l];
+    const kind_plan *kind = kinds[p->net->layers[l].kind];
     const ls_layer_grid grid = grid_of(p, l);
     const int ranks = p->plan->ranks;
     for (int r = 0; r < ranks; r++) {
@@ -293,13 +342,10 @@ static void plan_gradient(planner *p, size_t l)
         p->wanted[r] = ls_net_read_by(p->net, &p->shapes, l, &grid, p->batch, r);
     }
     find_passing(p, true);
-    ls_net_traffic sum = count_passing(p, layer->kind == LS_NET_RESPONSE_NORM ? 2 : 1, p->e);
-    if (layer->kind == LS_NET_MAX_POOL) { /* places of the maxima */
-        const ls_net_traffic places = count_passing(p, 1, 4);
-        sum.bytes += places.bytes;
-        sum.most += places.most;
-    }
-    p->plan->net_layers[l].backward = sum;
+    const ls_net_traffic numbers = count_passing(p, 1 + kind->numbers, p->e);
+    const ls_net_traffic places = count_passing(p, kind->places, 4);
+    p->plan->net_layers[l].backward =
+        (ls_net_traffic){numbers.bytes + places.bytes, numbers.most + places.most};
     for (int r = 0; r < ranks; r++) p->most_handed[r] += message_bytes(&p->passing[r], p->e);
 }
 
@@ -307,13 +353,13 @@ static void plan_layer(planner *p, size_t l, uint64_t *saved)
 {
     const ls_net_layer *layer = &p->net->layers[l];
     ls_net_layer_plan *own = &p->plan->net_layers[l];
-    const int inputs = layer->kind == LS_NET_ADD ? 2 : 1, ranks = p->plan->ranks;
-    bool asked = false; /* dx is wanted */
+    const int inputs = ls_net_traits_of(layer->kind)->inputs, ranks = p->plan->ranks;
+    bool asked = false; /* dx is needed */
     own->grid = grid_of(p, l);
     own->halo_formula = halo_formula(p, l);
     for (int r = 0; r < ranks; r++) p->most_handed[r] = 0;
     for (int i = 0; i < inputs; i++) {
-        const int from = i ? layer->beside : layer->from;
+        const int from = ls_net_input_of(layer, i);
         plan_input(p, l, from, saved);
         asked = asked || from != LS_NET_IMAGE;
     }
@@ -327,7 +373,7 @@ static void plan_layer(planner *p, size_t l, uint64_t *saved)
         const ls_image_box dy = ls_net_block(p->net, &p->shapes.layer[l], &own->grid, p->batch, r);
         working += count_of(&dy) * p->e;
         for (int i = 0; i < inputs; i++) {
-            const int from = i ? layer->beside : layer->from;
+            const int from = ls_net_input_of(layer, i);
             const ls_layer_grid its = ls_net_grid_at(&p->grids, from);
             const ls_image_box dx =
                 ls_net_block(p->net, ls_net_shape_at(&p->shapes, from), &its, p->batch, r);

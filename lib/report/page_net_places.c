@@ -11,7 +11,7 @@ static ls_layer_grid read_grid(const ls_net_grids *grids, const ls_net *net, siz
 {
     const ls_net_layer *layer = &net->layers[n];
     const ls_layer_grid from = ls_net_grid_at(grids, layer->from);
-    if (layer->kind == LS_NET_ADD && ls_layer_grid_equal(from, grids->layer[n]))
+    if (ls_net_traits_of(layer->kind)->inputs == 2 && ls_layer_grid_equal(from, grids->layer[n]))
         return ls_net_grid_at(grids, layer->beside);
     return from;
 }

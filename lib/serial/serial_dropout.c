@@ -5,7 +5,7 @@
 
 double ls_serial_dropout_probability(const ls_serial *serial)
 {
-    return serial->batch.dropout ? serial->config->dropout : 0;
+    return serial->batch.training ? serial->config->dropout : 0;
 }
 
 ls_stream ls_serial_dropout_stream(const ls_serial *serial, ls_purpose purpose, size_t layer)

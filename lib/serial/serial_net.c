@@ -6,22 +6,8 @@
 #include "lockstep/kernels/elementwise.h"
 #include "base/allocate.h"
 
-/* What computes each kind of layer. */
-static const struct {
-    ls_status (*forward)(const ls_serial *serial, size_t l);
-    ls_status (*backward)(const ls_serial *serial, size_t l, const ls_real *dy);
-} kinds[LS_NET_KINDS] = {
-    [LS_NET_CONV] = {ls_serial_conv_forward, ls_serial_conv_backward},
-    [LS_NET_MAX_POOL] = {ls_serial_max_pool_forward, ls_serial_max_pool_backward},
-    [LS_NET_AVG_POOL] = {ls_serial_avg_pool_forward, ls_serial_avg_pool_backward},
-    [LS_NET_GLOBAL_POOL] = {ls_serial_global_pool_forward, ls_serial_global_pool_backward},
-    [LS_NET_BATCH_NORM] = {ls_serial_batch_norm_forward, ls_serial_batch_norm_backward},
-    [LS_NET_RELU] = {ls_serial_relu_forward, ls_serial_relu_backward},
-    [LS_NET_RESPONSE_NORM] = {ls_serial_response_norm_forward, ls_serial_response_norm_backward},
-    [LS_NET_DROPOUT] = {ls_serial_net_dropout_forward, ls_serial_net_dropout_backward},
-    [LS_NET_DENSE] = {ls_serial_dense_forward, ls_serial_dense_backward},
-    [LS_NET_ADD] = {ls_serial_add_forward, ls_serial_add_backward},
-};
+#define OPERATIONS(KIND, name) [LS_NET_##KIND] = &LS_SERIAL_NET(name),
+static const ls_serial_net_operations *const kinds[LS_NET_KINDS] = {LS_NET_EACH_KIND(OPERATIONS)};
 
 ls_status ls_serial_net_create(ls_serial *serial)
 {
@@ -50,13 +36,13 @@ ls_status ls_serial_net_forward(ls_serial *serial, const ls_batch *batch, ls_rea
 
     for (size_t l = 0; l < net->count; l++) {
         LS_TRY(ls_serial_check_stop(serial));
-        LS_TRY(kinds[net->layers[l].kind].forward(serial, l));
+        LS_TRY(kinds[net->layers[l].kind]->forward(serial, l));
     }
     LS_TRY(ls_serial_net_loss_forward(serial, &serial->token_loss));
 
     /* Nothing can fail any more: a pass that fails leaves the store as it was. */
     for (size_t l = 0; l < net->count; l++)
-        if (net->layers[l].kind == LS_NET_BATCH_NORM) ls_serial_batch_norm_running(serial, l);
+        if (kinds[net->layers[l].kind]->after) kinds[net->layers[l].kind]->after(serial, l);
     *ret_loss = serial->token_loss;
 exit:
     return status;
@@ -90,22 +76,23 @@ static ls_status gather(const ls_serial *serial, size_t l, const ls_real **ret_d
     ls_real *sum = NULL;
     for (size_t r = l + 1; r < net->net->count; r++) {
         const ls_serial_net_layer *reader = &net->layer[r];
-        if (reader->is->from == (int)l) LS_TRY(add_part(serial, reader->dx, n, &dy, &sum));
-        if (reader->is->kind == LS_NET_ADD && reader->is->beside == (int)l)
-            LS_TRY(add_part(serial, reader->dx, n, &dy, &sum));
+        for (int i = 0; i < ls_net_traits_of(reader->is->kind)->inputs; i++)
+            if (ls_net_input_of(reader->is, i) == (int)l)
+                LS_TRY(add_part(serial, reader->dx, n, &dy, &sum));
     }
     *ret_dy = dy;
 exit:
     return status;
 }
 
-/* Room for what a layer passes down. The gradient of the image is not wanted. */
+/* Room for the gradient of what a layer reads; the image needs none. */
 static ls_status take_dx(const ls_serial *serial, ls_serial_net_layer *layer)
 {
     ls_status status = LS_OK;
     const size_t n = serial->batch.B * ls_net_shape_elements(layer->in);
-    const bool asked = layer->is->from != LS_NET_IMAGE ||
-                       (layer->is->kind == LS_NET_ADD && layer->is->beside != LS_NET_IMAGE);
+    bool asked = false;
+    for (int i = 0; i < ls_net_traits_of(layer->is->kind)->inputs; i++)
+        asked |= ls_net_input_of(layer->is, i) != LS_NET_IMAGE;
     layer->dx = NULL;
     if (asked) LS_TRY(ls_arena_alloc(serial->temporary, n, sizeof *layer->dx, &layer->dx));
 exit:
@@ -127,7 +114,7 @@ ls_status ls_serial_net_backward(ls_serial *serial)
         LS_TRY(ls_serial_check_stop(serial));
         if (l < last) LS_TRY(gather(serial, l, &dy));
         LS_TRY(take_dx(serial, &net->layer[l]));
-        LS_TRY(kinds[net->net->layers[l].kind].backward(serial, l, dy));
+        LS_TRY(kinds[net->net->layers[l].kind]->backward(serial, l, dy));
     }
 exit:
     ls_arena_release(serial->temporary, mark);

@@ -21,8 +21,7 @@ typedef struct ls_serial_net_layer {
     int32_t *place;               /* max pooling, as y: where each maximum stood  */
     ls_real *d;                   /* response norm, as y: k + alpha (sum of x^2)  */
     ls_real *mean, *rstd;         /* batch norm, C: what x is normalised by       */
-    ls_real *squares;             /* batch norm, C: sum of (x - mean)^2; NULL when the running
-                                     statistics are taken                          */
+    ls_real *squares;             /* batch norm, C: sum of (x - mean)^2, in a pass that trains */
     ls_real *dx; /* backward: what it passes to what it reads, B images of `in`; of an addition, to
                     each of the two. NULL: not wanted */
 } ls_serial_net_layer;
@@ -60,54 +59,26 @@ const ls_real *ls_serial_net_logits(const ls_serial_net *net);
 #define ls_serial_net_take_batch LS_TYPED(ls_serial_net_take_batch)
 ls_status ls_serial_net_take_batch(ls_serial *serial, const ls_batch *batch) LS_MUST_USE;
 
-/* ---- the kinds of layers. A forward function makes layer->y; a backward function takes dy, the
- * finished gradient of y, and makes layer->dx, unless that is NULL, and the gradients of its
- * parameters in the store. dy is read by others too: it is not overwritten. l: number of the layer.
- */
-#define LS_SERIAL_NET_KIND(name)                                                                   \
-    ls_status name##_forward(const ls_serial *serial, size_t l) LS_MUST_USE;                       \
-    ls_status name##_backward(const ls_serial *serial, size_t l, const ls_real *dy) LS_MUST_USE
+/* ---- the kinds of layers. l: number of the layer. */
+typedef struct ls_serial_net_operations {
+    /* Makes layer->y, from layer->x, and what the backward pass reads. */
+    ls_status (*forward)(const ls_serial *serial, size_t l);
+    /* dy, the finished gradient of y: makes layer->dx, unless that is NULL, and the gradients of
+     * the layer's parameters in the store. dy is read by others too: it is not overwritten. */
+    ls_status (*backward)(const ls_serial *serial, size_t l, const ls_real *dy);
+    /* After a forward pass of all layers that has not failed; may be NULL. */
+    void (*after)(const ls_serial *serial, size_t l);
+} ls_serial_net_operations;
 
-/* serial_net_conv.c */
-#define ls_serial_conv_forward LS_TYPED(ls_serial_conv_forward)
-#define ls_serial_conv_backward LS_TYPED(ls_serial_conv_backward)
-LS_SERIAL_NET_KIND(ls_serial_conv);
-/* serial_net_pool.c */
-#define ls_serial_max_pool_forward LS_TYPED(ls_serial_max_pool_forward)
-#define ls_serial_max_pool_backward LS_TYPED(ls_serial_max_pool_backward)
-LS_SERIAL_NET_KIND(ls_serial_max_pool);
-#define ls_serial_avg_pool_forward LS_TYPED(ls_serial_avg_pool_forward)
-#define ls_serial_avg_pool_backward LS_TYPED(ls_serial_avg_pool_backward)
-LS_SERIAL_NET_KIND(ls_serial_avg_pool);
-#define ls_serial_global_pool_forward LS_TYPED(ls_serial_global_pool_forward)
-#define ls_serial_global_pool_backward LS_TYPED(ls_serial_global_pool_backward)
-LS_SERIAL_NET_KIND(ls_serial_global_pool);
-/* serial_net_norm.c */
-#define ls_serial_batch_norm_forward LS_TYPED(ls_serial_batch_norm_forward)
-#define ls_serial_batch_norm_backward LS_TYPED(ls_serial_batch_norm_backward)
-LS_SERIAL_NET_KIND(ls_serial_batch_norm);
-#define ls_serial_response_norm_forward LS_TYPED(ls_serial_response_norm_forward)
-#define ls_serial_response_norm_backward LS_TYPED(ls_serial_response_norm_backward)
-LS_SERIAL_NET_KIND(ls_serial_response_norm);
-/* serial_net_elementwise.c */
-#define ls_serial_relu_forward LS_TYPED(ls_serial_relu_forward)
-#define ls_serial_relu_backward LS_TYPED(ls_serial_relu_backward)
-LS_SERIAL_NET_KIND(ls_serial_relu);
-#define ls_serial_net_dropout_forward LS_TYPED(ls_serial_net_dropout_forward)
-#define ls_serial_net_dropout_backward LS_TYPED(ls_serial_net_dropout_backward)
-LS_SERIAL_NET_KIND(ls_serial_net_dropout);
-#define ls_serial_add_forward LS_TYPED(ls_serial_add_forward)
-#define ls_serial_add_backward LS_TYPED(ls_serial_add_backward)
-LS_SERIAL_NET_KIND(ls_serial_add);
-/* serial_net_dense.c */
-#define ls_serial_dense_forward LS_TYPED(ls_serial_dense_forward)
-#define ls_serial_dense_backward LS_TYPED(ls_serial_dense_backward)
-LS_SERIAL_NET_KIND(ls_serial_dense);
+/* One variable for each kind, defined in its file: ls_serial_net_conv, ... */
+#define LS_SERIAL_NET(name) LS_TYPED(ls_serial_net_##name)
+#define LS_SERIAL_NET_DECLARE(KIND, name) extern const ls_serial_net_operations LS_SERIAL_NET(name);
+LS_NET_EACH_KIND(LS_SERIAL_NET_DECLARE)
+#undef LS_SERIAL_NET_DECLARE
 
-/* The running statistics of a batch norm take in those of the batch; nothing when that was
- * normalised by them. */
-#define ls_serial_batch_norm_running LS_TYPED(ls_serial_batch_norm_running)
-void ls_serial_batch_norm_running(const ls_serial *serial, size_t l);
+/* serial_net_batch.c. Room for n numbers until the next forward pass. */
+#define ls_serial_net_keep LS_TYPED(ls_serial_net_keep)
+ls_status ls_serial_net_keep(const ls_serial *serial, ls_real **ret_array, size_t n) LS_MUST_USE;
 
 /* ---- serial_net_loss.c. The mean of -log softmax(logits)[label] over the images; its gradient. */
 #define ls_serial_net_loss_forward LS_TYPED(ls_serial_net_loss_forward)
@@ -156,20 +127,7 @@ ls_rectangle ls_serial_net_pixels(const ls_serial_net *net, size_t i, const ls_n
 /* What a convolution or a pooling reads. */
 static inline ls_window ls_serial_net_window(const ls_serial_net_layer *layer)
 {
-    const ls_net_layer *is = layer->is;
-    const ls_window window = {.in_h = layer->in->height,
-                              .in_w = layer->in->width,
-                              .kernel_h = is->kernel_h,
-                              .kernel_w = is->kernel_w,
-                              .stride_h = is->stride_h,
-                              .stride_w = is->stride_w,
-                              .dilation_h = is->dilation_h,
-                              .dilation_w = is->dilation_w,
-                              .pad_top = is->pad_top,
-                              .pad_bottom = is->pad_bottom,
-                              .pad_left = is->pad_left,
-                              .pad_right = is->pad_right};
-    return window;
+    return LS_WINDOW_OF(layer->is, layer->in);
 }
 
 /* Whole images of a shape, as the kernels take them. */

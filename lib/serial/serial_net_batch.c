@@ -1,6 +1,5 @@
-/* serial_net_batch.c - the batch of a network's forward pass, and room for what that keeps: every
- * output, so that each layer finds what it read. Each forward pass gives back the room of the one
- * before. */
+/* serial_net_batch.c - the batch of a network's forward pass, and room for every output, which the
+ * backward pass reads again. Each forward pass gives back the room of the one before. */
 #include <string.h>
 
 #include "lockstep/kernels/batch_norm.h"
@@ -12,9 +11,9 @@
 static ls_status check_batch_norms(const ls_serial_net *net, const ls_batch *batch)
 {
     ls_status status = LS_OK;
-    for (size_t l = 0; batch->dropout && l < net->net->count; l++) {
+    for (size_t l = 0; batch->training && l < net->net->count; l++) {
         const ls_serial_net_layer *layer = &net->layer[l];
-        if (layer->is->kind == LS_NET_BATCH_NORM)
+        if (ls_net_traits_of(layer->is->kind)->batch_statistics)
             LS_TRY(ls_batch_norm_check(layer->is->name,
                                        batch->B * layer->in->height * layer->in->width));
     }
@@ -32,20 +31,14 @@ static ls_status check_batch(const ls_serial_net *net, const ls_batch *batch)
                 "batch that begins with image %zu: the serial model takes the whole batch, from "
                 "image 0 on",
                 batch->first);
-    if (batch->images == NULL || batch->labels == NULL)
-        LS_FAIL(LS_ERR_INPUT, "batch without %s: a convolutional network needs images and labels",
-                batch->images == NULL ? "images" : "labels");
-    if (batch->pixels != n->channels * n->height * n->width)
-        LS_FAIL(LS_ERR_INPUT, "images of %zu numbers: the network reads %zu (%zu x %zu x %zu)",
-                batch->pixels, n->channels * n->height * n->width, n->channels, n->height,
-                n->width);
+    LS_TRY(ls_net_check_images(n, batch));
     LS_TRY(ls_ids_check(batch->labels, batch->B, n->classes, 0, "label"));
     LS_TRY(check_batch_norms(net, batch));
 exit:
     return status;
 }
 
-static ls_status take(const ls_serial *serial, ls_real **ret_array, size_t n)
+ls_status ls_serial_net_keep(const ls_serial *serial, ls_real **ret_array, size_t n)
 {
     return ls_arena_alloc(serial->kept, n, sizeof(ls_real), ret_array);
 }
@@ -61,19 +54,10 @@ static ls_status take_layer(const ls_serial *serial, ls_serial_net_layer *layer)
     ls_status status = LS_OK;
     const ls_serial_net *net = serial->net;
     const size_t n = serial->batch.B * ls_net_shape_elements(layer->out);
-    const size_t C = layer->out->channels;
     layer->x = output(net, layer->is->from);
-    if (layer->is->kind == LS_NET_ADD) layer->beside = output(net, layer->is->beside);
-    LS_TRY(take(serial, &layer->y, n));
-    if (layer->is->kind == LS_NET_MAX_POOL)
-        LS_TRY(ls_arena_alloc(serial->kept, n, sizeof *layer->place, &layer->place));
-    if (layer->is->kind == LS_NET_RESPONSE_NORM) LS_TRY(take(serial, &layer->d, n));
-    if (layer->is->kind == LS_NET_BATCH_NORM) {
-        layer->squares = NULL;
-        LS_TRY(take(serial, &layer->mean, C));
-        LS_TRY(take(serial, &layer->rstd, C));
-        if (serial->batch.dropout) LS_TRY(take(serial, &layer->squares, C));
-    }
+    if (ls_net_traits_of(layer->is->kind)->inputs == 2)
+        layer->beside = output(net, layer->is->beside);
+    LS_TRY(ls_serial_net_keep(serial, &layer->y, n));
 exit:
     return status;
 }
@@ -93,10 +77,10 @@ ls_status ls_serial_net_take_batch(ls_serial *serial, const ls_batch *batch)
     LS_TRY(ls_arena_alloc(serial->kept, B, sizeof *labels, &labels));
     memcpy(labels, batch->labels, B * sizeof *labels);
     serial->batch.labels = labels;
-    LS_TRY(take(serial, &net->x, n));
+    LS_TRY(ls_serial_net_keep(serial, &net->x, n));
     for (size_t i = 0; i < n; i++) net->x[i] = (ls_real)batch->images[i];
-    LS_TRY(take(serial, &net->largest, B));
-    LS_TRY(take(serial, &net->sum_exp, B));
+    LS_TRY(ls_serial_net_keep(serial, &net->largest, B));
+    LS_TRY(ls_serial_net_keep(serial, &net->sum_exp, B));
     for (size_t l = 0; l < net->net->count; l++) LS_TRY(take_layer(serial, &net->layer[l]));
 exit:
     return status;

@@ -25,7 +25,7 @@ static ls_status take_scratch(const ls_serial *serial, const ls_conv2d *conv, ls
                           sizeof(ls_real), ret_scratch);
 }
 
-ls_status ls_serial_conv_forward(const ls_serial *serial, size_t l)
+static ls_status forward(const ls_serial *serial, size_t l)
 {
     ls_status status = LS_OK;
     const ls_serial_net_layer *layer = &serial->net->layer[l];
@@ -94,7 +94,7 @@ exit:
     return status;
 }
 
-ls_status ls_serial_conv_backward(const ls_serial *serial, size_t l, const ls_real *dy)
+static ls_status backward(const ls_serial *serial, size_t l, const ls_real *dy)
 {
     ls_status status = LS_OK;
     const ls_serial_net_layer *layer = &serial->net->layer[l];
@@ -117,3 +117,5 @@ exit:
     ls_arena_release(serial->temporary, mark);
     return status;
 }
+
+const ls_serial_net_operations LS_SERIAL_NET(conv) = {forward, backward, NULL};

@@ -13,7 +13,7 @@ static ls_axis in_axis(const ls_serial_net_layer *layer)
     return ls_axis_of(in->axis.granules, in->axis.granule * in->height * in->width);
 }
 
-ls_status ls_serial_dense_forward(const ls_serial *serial, size_t l)
+static ls_status forward(const ls_serial *serial, size_t l)
 {
     ls_status status = LS_OK;
     const ls_serial_net_layer *layer = &serial->net->layer[l];
@@ -28,7 +28,7 @@ exit:
     return status;
 }
 
-ls_status ls_serial_dense_backward(const ls_serial *serial, size_t l, const ls_real *dy)
+static ls_status backward(const ls_serial *serial, size_t l, const ls_real *dy)
 {
     ls_status status = LS_OK;
     const ls_serial_net_layer *layer = &serial->net->layer[l];
@@ -48,3 +48,5 @@ ls_status ls_serial_dense_backward(const ls_serial *serial, size_t l, const ls_r
 exit:
     return status;
 }
+
+const ls_serial_net_operations LS_SERIAL_NET(dense) = {forward, backward, NULL};

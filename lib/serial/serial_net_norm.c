@@ -1,6 +1,6 @@
 /* serial_net_norm.c - batch normalisation and response normalisation, forward and backward.
  *
- * A batch that trains (its dropout is on) is normalised by its own statistics, over all its images
+ * A batch that trains is normalised by its own statistics, over all its images
  * and pixels; one that is evaluated by the running ones, which are constants then. */
 #include <string.h>
 
@@ -41,13 +41,16 @@ exit:
     return status;
 }
 
-ls_status ls_serial_batch_norm_forward(const ls_serial *serial, size_t l)
+static ls_status batch_norm_forward(const ls_serial *serial, size_t l)
 {
     ls_status status = LS_OK;
-    const ls_serial_net_layer *layer = &serial->net->layer[l];
+    ls_serial_net_layer *layer = &serial->net->layer[l];
     const ls_image_layout layout = ls_serial_net_layout(layer->in);
     const size_t C = layer->in->channels;
-    if (layer->squares) {
+    LS_TRY(ls_serial_net_keep(serial, &layer->mean, C));
+    LS_TRY(ls_serial_net_keep(serial, &layer->rstd, C));
+    if (serial->batch.training) {
+        LS_TRY(ls_serial_net_keep(serial, &layer->squares, C));
         LS_TRY(take_statistics(serial, layer));
     } else {
         memcpy(layer->mean, values_of(serial, LS_BATCH_NORM_MEAN, l), C * sizeof *layer->mean);
@@ -61,10 +64,11 @@ exit:
     return status;
 }
 
-void ls_serial_batch_norm_running(const ls_serial *serial, size_t l)
+/* The running statistics take in those of the batch, unless x was normalised by them. */
+static void batch_norm_running(const ls_serial *serial, size_t l)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
-    if (layer->squares)
+    if (serial->batch.training)
         ls_batch_norm_running(values_of(serial, LS_BATCH_NORM_MEAN, l),
                               values_of(serial, LS_BATCH_NORM_VARIANCE, l), layer->mean,
                               layer->squares, count_of(serial, layer), layer->is->momentum,
@@ -86,7 +90,7 @@ static void sum_scale_leaf(ls_real *value, const void *context, size_t image, ls
                              layer->rstd, layer->in->channels);
 }
 
-ls_status ls_serial_batch_norm_backward(const ls_serial *serial, size_t l, const ls_real *dy)
+static ls_status batch_norm_backward(const ls_serial *serial, size_t l, const ls_real *dy)
 {
     ls_status status = LS_OK;
     const ls_serial_net_layer *layer = &serial->net->layer[l];
@@ -103,7 +107,7 @@ ls_status ls_serial_batch_norm_backward(const ls_serial *serial, size_t l, const
                                     &scale));
     LS_TRY(ls_serial_net_sum_plainly(serial, shift_slot->grad[0], dy, layer->in, B));
     if (layer->dx == NULL) goto exit;
-    if (layer->squares == NULL) { /* x moves neither mean nor variance */
+    if (!serial->batch.training) { /* x moves neither mean nor variance */
         LS_TRY(ls_arena_zalloc(serial->temporary, C, sizeof *nothing, &nothing));
         dscale = dshift = nothing;
     }
@@ -114,6 +118,9 @@ exit:
     ls_arena_release(serial->temporary, mark);
     return status;
 }
+
+const ls_serial_net_operations LS_SERIAL_NET(batch_norm) = {batch_norm_forward, batch_norm_backward,
+                                                            batch_norm_running};
 
 /* ---- response normalisation ---- */
 
@@ -127,17 +134,21 @@ static ls_response_norm response_norm_of(const ls_serial_net_layer *layer)
     return norm;
 }
 
-ls_status ls_serial_response_norm_forward(const ls_serial *serial, size_t l)
+static ls_status response_norm_forward(const ls_serial *serial, size_t l)
 {
-    const ls_serial_net_layer *layer = &serial->net->layer[l];
+    ls_status status = LS_OK;
+    ls_serial_net_layer *layer = &serial->net->layer[l];
     const ls_response_norm norm = response_norm_of(layer);
     const ls_channels all = {0, norm.channels};
+    LS_TRY(
+        ls_serial_net_keep(serial, &layer->d, serial->batch.B * ls_net_shape_elements(layer->out)));
     ls_response_norm_forward(&norm, serial->batch.B, layer->in->height * layer->in->width, layer->y,
                              layer->d, all, layer->x, all);
-    return LS_OK;
+exit:
+    return status;
 }
 
-ls_status ls_serial_response_norm_backward(const ls_serial *serial, size_t l, const ls_real *dy)
+static ls_status response_norm_backward(const ls_serial *serial, size_t l, const ls_real *dy)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
     const ls_response_norm norm = response_norm_of(layer);
@@ -147,3 +158,6 @@ ls_status ls_serial_response_norm_backward(const ls_serial *serial, size_t l, co
                                   layer->dx, all, dy, layer->x, layer->d, all);
     return LS_OK;
 }
+
+const ls_serial_net_operations LS_SERIAL_NET(response_norm) = {response_norm_forward,
+                                                               response_norm_backward, NULL};

@@ -4,17 +4,21 @@
 #include "lockstep/kernels/batch_norm.h"
 #include "serial/serial_net.h"
 
-ls_status ls_serial_max_pool_forward(const ls_serial *serial, size_t l)
+static ls_status max_pool_forward(const ls_serial *serial, size_t l)
 {
-    const ls_serial_net_layer *layer = &serial->net->layer[l];
+    ls_status status = LS_OK;
+    ls_serial_net_layer *layer = &serial->net->layer[l];
     const ls_window window = ls_serial_net_window(layer);
+    LS_TRY(ls_arena_alloc(serial->kept, serial->batch.B * ls_net_shape_elements(layer->out),
+                          sizeof *layer->place, &layer->place));
     ls_max_pool_forward(&window, serial->batch.B, layer->out->channels, layer->y, layer->place,
                         ls_serial_net_layout(layer->out), ls_window_outputs(&window), layer->x,
                         ls_serial_net_layout(layer->in));
-    return LS_OK;
+exit:
+    return status;
 }
 
-ls_status ls_serial_max_pool_backward(const ls_serial *serial, size_t l, const ls_real *dy)
+static ls_status max_pool_backward(const ls_serial *serial, size_t l, const ls_real *dy)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
     const ls_window window = ls_serial_net_window(layer);
@@ -25,7 +29,10 @@ ls_status ls_serial_max_pool_backward(const ls_serial *serial, size_t l, const l
     return LS_OK;
 }
 
-ls_status ls_serial_avg_pool_forward(const ls_serial *serial, size_t l)
+const ls_serial_net_operations LS_SERIAL_NET(max_pool) = {max_pool_forward, max_pool_backward,
+                                                          NULL};
+
+static ls_status avg_pool_forward(const ls_serial *serial, size_t l)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
     const ls_window window = ls_serial_net_window(layer);
@@ -35,7 +42,7 @@ ls_status ls_serial_avg_pool_forward(const ls_serial *serial, size_t l)
     return LS_OK;
 }
 
-ls_status ls_serial_avg_pool_backward(const ls_serial *serial, size_t l, const ls_real *dy)
+static ls_status avg_pool_backward(const ls_serial *serial, size_t l, const ls_real *dy)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
     const ls_window window = ls_serial_net_window(layer);
@@ -46,8 +53,11 @@ ls_status ls_serial_avg_pool_backward(const ls_serial *serial, size_t l, const l
     return LS_OK;
 }
 
+const ls_serial_net_operations LS_SERIAL_NET(avg_pool) = {avg_pool_forward, avg_pool_backward,
+                                                          NULL};
+
 /* y = (sum over the pixels of an image) / pixels. */
-ls_status ls_serial_global_pool_forward(const ls_serial *serial, size_t l)
+static ls_status global_pool_forward(const ls_serial *serial, size_t l)
 {
     ls_status status = LS_OK;
     const ls_serial_net_layer *layer = &serial->net->layer[l];
@@ -61,7 +71,7 @@ exit:
     return status;
 }
 
-ls_status ls_serial_global_pool_backward(const ls_serial *serial, size_t l, const ls_real *dy)
+static ls_status global_pool_backward(const ls_serial *serial, size_t l, const ls_real *dy)
 {
     const ls_serial_net_layer *layer = &serial->net->layer[l];
     const ls_image_layout in = ls_serial_net_layout(layer->in);
@@ -70,3 +80,6 @@ ls_status ls_serial_global_pool_backward(const ls_serial *serial, size_t l, cons
                                 ls_rectangle_count(in.held));
     return LS_OK;
 }
+
+const ls_serial_net_operations LS_SERIAL_NET(global_pool) = {global_pool_forward,
+                                                             global_pool_backward, NULL};

@@ -22,27 +22,30 @@ size_t ls_graph_net_most(const ls_net *net)
     return 3 * net->count + 2;
 }
 
-static const ls_operation_kind makes[LS_NET_KINDS] = {
-    [LS_NET_CONV] = LS_MAKE_CONV,
-    [LS_NET_MAX_POOL] = LS_MAKE_MAX_POOL,
-    [LS_NET_AVG_POOL] = LS_MAKE_AVERAGE_POOL,
-    [LS_NET_GLOBAL_POOL] = LS_MAKE_GLOBAL_POOL,
-    [LS_NET_BATCH_NORM] = LS_MAKE_BATCH_NORM,
-    [LS_NET_RELU] = LS_MAKE_RELU,
-    [LS_NET_RESPONSE_NORM] = LS_MAKE_RESPONSE_NORM,
-    [LS_NET_DROPOUT] = LS_MAKE_DROPOUT,
-    [LS_NET_DENSE] = LS_MAKE_LINEAR,
-    [LS_NET_ADD] = LS_MAKE_RESIDUAL,
+/* The operation of each kind of layer. */
+enum {
+    make_conv = LS_MAKE_CONV,
+    make_max_pool = LS_MAKE_MAX_POOL,
+    make_avg_pool = LS_MAKE_AVERAGE_POOL,
+    make_global_pool = LS_MAKE_GLOBAL_POOL,
+    make_batch_norm = LS_MAKE_BATCH_NORM,
+    make_relu = LS_MAKE_RELU,
+    make_response_norm = LS_MAKE_RESPONSE_NORM,
+    make_dropout = LS_MAKE_DROPOUT,
+    make_dense = LS_MAKE_LINEAR,
+    make_add = LS_MAKE_RESIDUAL
 };
+#define MAKES(KIND, name) [LS_NET_##KIND] = (ls_operation_kind)make_##name,
+static const ls_operation_kind makes[LS_NET_KINDS] = {LS_NET_EACH_KIND(MAKES)};
 
 /* What a layer reads besides the image, which is no node. */
 static void read_outputs(const forward *f, ls_graph_node *made)
 {
     const ls_net_layer *layer = &f->net->layers[f->layer];
     int used = 0;
-    if (layer->from >= 0) made->inputs[used++] = f->outputs[layer->from];
-    if (layer->kind == LS_NET_ADD && layer->beside >= 0)
-        made->inputs[used] = f->outputs[layer->beside];
+    for (int i = 0; i < ls_net_traits_of(layer->kind)->inputs; i++)
+        if (ls_net_input_of(layer, i) >= 0)
+            made->inputs[used++] = f->outputs[ls_net_input_of(layer, i)];
 }
 
 static ls_graph_node *node(const forward *f, ls_operation_kind make, ls_point point,
@@ -71,44 +74,28 @@ static void statistics(const forward *f, ls_operation_kind make, ls_point point)
     snprintf(made->dim_names, sizeof made->dim_names, "C[channel]");
 }
 
-static int param(const forward *f, ls_role role)
-{
-    const size_t place = ls_param_find(f->graph->table, role, (size_t)f->layer);
-    return place == (size_t)-1 ? -1 : (int)place;
-}
-
+/* The trained parameters of the layer, in the order of the table. */
 static void read_params(const forward *f, ls_graph_node *made)
 {
-    switch (made->make) {
-    case LS_MAKE_CONV:
-        made->params[0] = param(f, LS_CONV_WEIGHT);
-        made->params[1] = param(f, LS_CONV_BIAS);
-        break;
-    case LS_MAKE_LINEAR:
-        made->params[0] = param(f, LS_DENSE_WEIGHT);
-        made->params[1] = param(f, LS_DENSE_BIAS);
-        break;
-    case LS_MAKE_BATCH_NORM:
-        made->params[0] = param(f, LS_BATCH_NORM_SCALE);
-        made->params[1] = param(f, LS_BATCH_NORM_SHIFT);
-        break;
-    default:
-        break;
-    }
+    const ls_param_table *table = f->graph->table;
+    int used = 0;
+    for (size_t i = 0; i < table->count && used < LS_NODE_PARAMS; i++)
+        if (table->params[i].layer == (size_t)f->layer && !table->params[i].state)
+            made->params[used++] = (int)i;
 }
 
 static void output(forward *f)
 {
     const ls_net_layer *layer = &f->net->layers[f->layer];
     const ls_net_shape *shape = &f->shapes.layer[f->layer];
-    if (layer->kind == LS_NET_BATCH_NORM) {
+    if (ls_net_traits_of(layer->kind)->batch_statistics) {
         statistics(f, LS_MAKE_BATCH_MEAN, LS_POINT_BATCH_MEAN);
         statistics(f, LS_MAKE_BATCH_RSTD, LS_POINT_BATCH_RSTD);
     }
     ls_graph_node *made = node(f, makes[layer->kind], LS_POINT_OUTPUT, layer->name);
     read_outputs(f, made);
     read_params(f, made);
-    if (layer->kind == LS_NET_DROPOUT) made->purpose = LS_RANDOM_DROPOUT_NET;
+    if (made->make == LS_MAKE_DROPOUT) made->purpose = LS_RANDOM_DROPOUT_NET;
     made->n_dims = 4;
     made->dims[0] = f->graph->B;
     made->dims[1] = shape->channels;
@@ -138,7 +125,7 @@ void ls_graph_net_param(ls_graph_node *made, const ls_param *param)
     const char *names = "C[channel]";
     made->n_dims = param->n_shape;
     for (int d = 0; d < made->n_dims; d++) made->dims[d] = param->shape[d];
-    if (param->role == LS_CONV_WEIGHT) names = "C[channel] I KH KW";
-    if (param->role == LS_DENSE_WEIGHT) names = "I C[channel]";
+    if (made->n_dims == 4) names = "C[channel] I KH KW";
+    if (made->n_dims == 2) names = "I C[channel]";
     snprintf(made->dim_names, sizeof made->dim_names, "%s", names);
 }

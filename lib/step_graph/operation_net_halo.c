@@ -22,18 +22,7 @@ net_layer ls_net_layer_at(const evaluation *e, const ls_graph_node *node)
                    .in = *ls_net_shape_at(&shapes, layer->from),
                    .out = shapes.layer[node->layer],
                    .images = e->B};
-    l.window = (ls_window){.in_h = l.in.height,
-                           .in_w = l.in.width,
-                           .kernel_h = layer->kernel_h,
-                           .kernel_w = layer->kernel_w,
-                           .stride_h = layer->stride_h,
-                           .stride_w = layer->stride_w,
-                           .dilation_h = layer->dilation_h,
-                           .dilation_w = layer->dilation_w,
-                           .pad_top = layer->pad_top,
-                           .pad_bottom = layer->pad_bottom,
-                           .pad_left = layer->pad_left,
-                           .pad_right = layer->pad_right};
+    l.window = LS_WINDOW_OF(layer, &l.in);
     if (e->variant.padded_behind) {
         const ls_window *w = &l.window;
         l.window.pad_top =

@@ -38,7 +38,7 @@ approx ls_evaluate_mask(const evaluation *e, const ls_graph_node *node, size_t i
     const int layer = v->mask_layer > 0 && node->layer >= 0 ? v->mask_layer - 1 : node->layer;
     const ls_stream stream = {e->batch->seed, (uint32_t)node->purpose,
                               layer < 0 ? 0 : (uint32_t)layer, e->batch->step};
-    if (!e->batch->dropout || p == 0) return approx_exact(1);
+    if (!e->batch->training || p == 0) return approx_exact(1);
     if (v->mask_sequences || v->mask_tokens) index = numbered(e, node, index);
     const bool kept = ls_random_keep(stream, index, p) != 0;
     if (kept == v->mask_complement) return approx_exact(0);

@@ -68,7 +68,7 @@ ls_status ls_step_batch_create(ls_step_batch *ret_batch, const ls_run *run, size
     batch.batch.images = batch.images;
     batch.batch.labels = batch.labels;
     batch.batch.seed = run->seed;
-    batch.batch.dropout = true;
+    batch.batch.training = true;
     *ret_batch = batch;
     return status;
 exit:

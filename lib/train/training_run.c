@@ -38,7 +38,7 @@ static ls_status check_batch_norms(const ls_run *run)
     ls_net_shapes shapes;
     ls_net_shapes_of(net, &shapes);
     for (size_t l = 0; l < net->count; l++)
-        if (net->layers[l].kind == LS_NET_BATCH_NORM)
+        if (ls_net_traits_of(net->layers[l].kind)->batch_statistics)
             LS_TRY(ls_batch_norm_check(net->layers[l].name, run->batch * shapes.layer[l].height *
                                                                 shapes.layer[l].width));
 exit:

@@ -29,13 +29,10 @@ static int most_channels(const maker *m, int layer)
 {
     ls_net_shapes shapes;
     ls_net_shapes_of(m->net, &shapes);
-    const size_t granules = shapes.layer[layer].axis.granules;
-    const size_t groups =
-        m->net->layers[layer].kind == LS_NET_CONV ? m->net->layers[layer].groups : 1;
     int most = 1;
     for (int c = 2; c <= m->ranks; c++)
-        if (m->ranks % c == 0 && granules % (size_t)c == 0 &&
-            ((size_t)c % groups == 0 || groups % (size_t)c == 0))
+        if (m->ranks % c == 0 &&
+            ls_net_channels_fit(&m->net->layers[layer], &shapes.layer[layer], (size_t)c))
             most = c;
     return most;
 }

@@ -45,7 +45,7 @@ static ls_status measure(ls_store *store, ls_engine engine, ls_batch batch)
         for (int i = 0; i < PARTS; i++)
             if (ns[i] < best[i]) best[i] = ns[i];
     }
-    printf("%-8s dropout %-3s  ", ls_engine_name(engine), batch.dropout ? "on" : "off");
+    printf("%-8s dropout %-3s  ", ls_engine_name(engine), batch.training ? "on" : "off");
     for (int i = 0; i < PARTS; i++) {
         total += best[i];
         printf("  %s %.3f", part_names[i], (double)best[i] / 1e6);
@@ -82,7 +82,7 @@ static ls_status run(const char *model, size_t B, size_t S)
     for (int k = 0; k < 4; k++) {
         ls_engine engine = k < 2 ? LS_ENGINE_PORTABLE : LS_ENGINE_OPENBLAS;
         ls_batch batch = {
-            .B = B, .S = S, .tokens = ids, .targets = ids + B * S, .seed = 1, .dropout = k % 2};
+            .B = B, .S = S, .tokens = ids, .targets = ids + B * S, .seed = 1, .training = k % 2};
         LS_TRY(measure(store, engine, batch));
     }
 exit:

@@ -67,7 +67,7 @@ static inline void fill_batch(scene *s)
                             .targets = s->targets,
                             .seed = 99,
                             .step = 5,
-                            .dropout = true};
+                            .training = true};
     s->batch = batch;
     if (s->config.objective != LS_MASKED_TOKEN) return;
     s->batch.segments = s->segments, s->batch.lengths = s->lengths, s->batch.order = s->order;

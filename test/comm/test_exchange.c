@@ -4,6 +4,7 @@
 #include "lockstep/comm/exchange.h"
 #include "lockstep/comm/trace.h"
 #include "lockstep/partition/spatial.h"
+#include "partition/reach.h"
 
 /* ---- random pieces, the same list known to everybody */
 
@@ -202,7 +203,7 @@ static ls_status halo(ls_rank *rank, void *argument)
     LS_TRY(ls_group_split(ls_rank_world_group(rank), h->color_of[r], h->key_of[r], "halo", &group));
     if (group == NULL) return LS_OK;
     size_t own = (size_t)ls_group_rank(group), n = 0, n_sends = 0, n_receives = 0;
-    ls_stencil stencil = {{6, 3, 2, 1, 0, 1}, {1, 1, 1, 1, 0, 0}};
+    stencil both = {{6, 3, 2, 1, 0, 1}, {1, 1, 1, 1, 0, 0}};
     ls_rectangle made[2];
     ls_image_box owned[2], wanted[2];
     for (size_t m = 0; m < 2; m++) {
@@ -210,7 +211,7 @@ static ls_status halo(ls_rank *rank, void *argument)
         owned[m] = (ls_image_box){{0, 1}, {0, 1}, {x.first, 0, x.count, 1}};
         made[m] = (ls_rectangle){y.first, 0, y.count, 1};
     }
-    ls_halo_wanted(wanted, made, 2, ls_stencil_reads, &stencil, (ls_share){0, 1}, (ls_share){0, 1});
+    halo_wanted(wanted, made, 2, false, &both, (ls_share){0, 1}, (ls_share){0, 1});
     ls_transfer *list = NULL;
     LS_TRY(ls_transfers_create(&list, &n, owned, wanted, 2));
     ls_piece sends[4], receives[4];

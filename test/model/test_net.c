@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "model/config_compare.h"
+#include "model/net_parts.h"
 #include "run_tests.h"
 
 static void assert_shape(const ls_net *net, const char *name, size_t channels, size_t height,
@@ -291,6 +292,42 @@ START_TEST(kinds_apart)
 }
 END_TEST
 
+/* The rows of the kinds agree with themselves: traits, fields and parameters. */
+START_TEST(rows_of_kinds)
+{
+    const ls_net_kind kind = (ls_net_kind)_i;
+    const ls_net_traits *traits = ls_net_traits_of(kind);
+    const ls_net_kind_row *row = ls_net_kind_row_of(kind);
+    const bool made = traits->channels == LS_NET_GROUP || traits->channels == LS_NET_ALL_CHANNELS;
+    ck_assert(traits->inputs == 1 || traits->inputs == 2);
+    if (traits->channels == LS_NET_ALL_CHANNELS) ck_assert(traits->pixels == LS_NET_ALL_PIXELS);
+    const struct {
+        ls_net_key key;
+        bool has;
+    } fields[] = {{LS_NET_KEY_KERNEL, traits->pixels == LS_NET_WINDOW},
+                  {LS_NET_KEY_STRIDE, traits->pixels == LS_NET_WINDOW},
+                  {LS_NET_KEY_DILATION, traits->pixels == LS_NET_WINDOW},
+                  {LS_NET_KEY_PADDING, traits->pixels == LS_NET_WINDOW},
+                  {LS_NET_KEY_GROUPS, traits->channels == LS_NET_GROUP},
+                  {LS_NET_KEY_SPAN, traits->channels == LS_NET_NEIGHBOURS},
+                  {LS_NET_KEY_CHANNELS, made}};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        ck_assert_msg(ls_net_has(&ls_net_fields[fields[i].key], kind) == fields[i].has, "%s: %s",
+                      ls_net_kind_name(kind), ls_net_fields[fields[i].key].key);
+    int weights = 0, biases = 0;
+    for (int i = 0; i < LS_NET_PARAMS; i++) {
+        const ls_net_param_form form = row->params[i].form;
+        weights += form == LS_NET_WEIGHT_ROWS || form == LS_NET_WEIGHT_COLUMNS;
+        biases += form == LS_NET_BIAS;
+        if (form != LS_NET_NO_PARAM) ck_assert_ptr_nonnull(row->params[i].name);
+    }
+    ck_assert_int_eq(weights, made);
+    ck_assert_int_eq(biases, ls_net_has(&ls_net_fields[LS_NET_KEY_BIAS], kind));
+    for (int other = 0; other < _i; other++)
+        ck_assert_str_ne(ls_net_kind_name(kind), ls_net_kind_name((ls_net_kind)other));
+}
+END_TEST
+
 int main(void)
 {
     TCase *tcase = test_case("net", 0);
@@ -302,5 +339,6 @@ int main(void)
     tcase_add_test(tcase, what_does_not_fit);
     tcase_add_test(tcase, products);
     tcase_add_test(tcase, kinds_apart);
+    tcase_add_loop_test(tcase, rows_of_kinds, 0, LS_NET_KINDS);
     return run_tests();
 }

@@ -39,7 +39,7 @@ static inline ls_batch net_run_batch(const net_run *run, int pass)
 {
     ls_batch batch = run->b.batch;
     batch.step = (uint32_t)pass;
-    batch.dropout = run->training;
+    batch.training = run->training;
     return batch;
 }
 

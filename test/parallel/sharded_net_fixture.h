@@ -53,7 +53,7 @@ static inline void draw_batches(net_truth *t)
                                  .labels = t->labels + s * B,
                                  .seed = 17,
                                  .step = 3 + (uint32_t)s,
-                                 .dropout = s + 1 < STEPS};
+                                 .training = s + 1 < STEPS};
 }
 
 /* Random weights of the usual size; biases, scales and shifts that are not all alike. */

@@ -64,7 +64,7 @@ static void block_end(block *k)
 static ls_batch batch_of(size_t S)
 {
     /* the third and fourth sequence of a global batch: dropout must count from there */
-    ls_batch batch = {.B = B, .S = S, .first = 2, .seed = 5, .step = 3, .dropout = true};
+    ls_batch batch = {.B = B, .S = S, .first = 2, .seed = 5, .step = 3, .training = true};
     return batch;
 }
 

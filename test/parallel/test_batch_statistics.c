@@ -74,7 +74,7 @@ static ls_status statistics(known *k, ls_layout layout, const float *values, siz
     ck_assert_int_eq(ls_param_table_create(&k->table, &config), LS_OK);
     k->layout = layout;
     k->batch = (ls_batch){
-        .B = images, .pixels = height * width, .images = values, .labels = labels, .dropout = true};
+        .B = images, .pixels = height * width, .images = values, .labels = labels, .training = true};
     ls_error_clear();
     const ls_status status = ls_world_run(ranks, NULL, forward, k);
     ls_param_table_destroy(&k->table);

@@ -11,23 +11,24 @@
 #include "lockstep/partition/spatial.h"
 #include "numerics/pixel_reference.h"
 #include "numerics/tree_reference.h"
+#include "partition/reach.h"
 
 enum { IMAGES = 4, CHANNELS = 2, FILTERS = 3, MOST_PIXELS = 13 * 13, MOST_TAPS = CHANNELS * 25 };
 
 typedef struct conv_case {
-    ls_stencil s;
+    stencil s;
     size_t rows, columns; /* granules */
     size_t runs, down, across;
 } conv_case;
 
 static size_t y_height(const conv_case *c)
 {
-    return ls_reach_outputs(&c->s.rows);
+    return reach_outputs(&c->s.rows);
 }
 
 static size_t y_width(const conv_case *c)
 {
-    return ls_reach_outputs(&c->s.columns);
+    return reach_outputs(&c->s.columns);
 }
 
 /* ---- the loops */
@@ -44,7 +45,7 @@ static const ls_real *at(const ls_real *block, const ls_image_box *box, size_t n
 static ls_real x_read(const conv_case *v, const ls_real *x, const ls_image_box *box, size_t n,
                       size_t c, size_t oh, size_t ow, size_t kh, size_t kw)
 {
-    const ls_reach *r = &v->s.rows, *k = &v->s.columns;
+    const reach *r = &v->s.rows, *k = &v->s.columns;
     size_t h = oh * r->stride + kh * r->dilation, w = ow * k->stride + kw * k->dilation;
     if (h < r->pad_before || h >= r->pad_before + r->extent) return 0;
     if (w < k->pad_before || w >= k->pad_before + k->extent) return 0;
@@ -75,12 +76,12 @@ static void forward(const conv_case *v, ls_real *y, const ls_image_box *made, co
 }
 
 /* The output that reads input q with observer k, or SIZE_MAX. */
-static size_t output_of(const ls_reach *r, size_t q, size_t k)
+static size_t output_of(const reach *r, size_t q, size_t k)
 {
     size_t place = q + r->pad_before, back = k * r->dilation;
     if (back > place || (place - back) % r->stride != 0) return SIZE_MAX;
     size_t o = (place - back) / r->stride;
-    return o < ls_reach_outputs(r) ? o : SIZE_MAX;
+    return o < reach_outputs(r) ? o : SIZE_MAX;
 }
 
 static void backward(const conv_case *v, ls_real *dx, const ls_image_box *made, const ls_real *dy,
@@ -189,8 +190,8 @@ static ls_status train(ls_rank *rank, void *argument)
         x[m] = (ls_image_box){images, {0, CHANNELS}, x_made[m]};
         y[m] = (ls_image_box){images, {0, FILTERS}, y_made[m]};
     }
-    ls_halo_wanted(x_wanted, y_made, members, ls_stencil_reads, &v->s, images, x->channels);
-    ls_halo_wanted(dy_wanted, x_made, members, ls_stencil_read_by, &v->s, images, y->channels);
+    halo_wanted(x_wanted, y_made, members, false, &v->s, images, x->channels);
+    halo_wanted(dy_wanted, x_made, members, true, &v->s, images, y->channels);
 
     guarded x_own = block_of(&x[own]), x_halo = block_of(&x_wanted[own]);
     guarded dy_own = block_of(&y[own]), dy_halo = block_of(&dy_wanted[own]);
@@ -299,10 +300,10 @@ static void try_case(const conv_case *v)
  * rows; shards smaller than the halo, empty ones; backward, x and dy have different halos. */
 START_TEST(samples_and_space)
 {
-    static const ls_stencil windows[] = {{{9, 3, 1, 1, 1, 1}, {8, 5, 1, 1, 2, 2}},
-                                         {{11, 3, 2, 1, 0, 1}, {7, 2, 2, 1, 0, 0}},
-                                         {{5, 3, 1, 2, 2, 2}, {6, 4, 1, 1, 1, 2}},
-                                         {{7, 5, 3, 1, 4, 0}, {4, 1, 1, 1, 0, 0}}};
+    static const stencil windows[] = {{{9, 3, 1, 1, 1, 1}, {8, 5, 1, 1, 2, 2}},
+                                      {{11, 3, 2, 1, 0, 1}, {7, 2, 2, 1, 0, 0}},
+                                      {{5, 3, 1, 2, 2, 2}, {6, 4, 1, 1, 1, 2}},
+                                      {{7, 5, 3, 1, 4, 0}, {4, 1, 1, 1, 0, 0}}};
     static const size_t grids[][3] = {{1, 1, 1}, {1, 2, 1}, {1, 1, 3}, {1, 2, 2}, {1, 3, 2},
                                       {1, 4, 1}, {2, 1, 2}, {3, 2, 1}, {2, 2, 2}, {1, 1, 7},
                                       {1, 5, 1}, {2, 3, 2}, {4, 1, 3}, {1, 4, 3}};

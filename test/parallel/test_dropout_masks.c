@@ -63,7 +63,7 @@ static job job_begin(void)
     config.tied = false;
     config.dropout = 0.5;
     ck_assert_msg(ls_param_table_create(&table, &config) == LS_OK, "%s", ls_error_text());
-    j.batch.dropout = true;
+    j.batch.training = true;
     j.table = table;
     j.values = calloc(ls_param_table_elements(table), sizeof *j.values);
     return j;
@@ -201,7 +201,7 @@ START_TEST(no_dropout)
     j.sequence_parallel = _i;
     set_all(&j, LS_TOKEN_EMBEDDING, 0, 1);
     set_all(&j, LS_MLP_DOWN_BIAS, 1, 5);
-    j.batch.dropout = false;
+    j.batch.training = false;
     for (size_t k = 0; k < ROWS * D; k++) right[k] = 6;
     run_ranks(3, mask_rank, &j);
     for (int r = 0; r < 3; r++) {

@@ -106,8 +106,6 @@ static ls_status convolve(ls_rank *rank, void *argument)
     const size_t own = (size_t)ls_group_rank(group);
     const ls_share images = half(2, a->cut != BY_IMAGES, own);
     const ls_share channels = half(2, a->cut != BY_CHANNELS, own);
-    const ls_stencil s = {{l->pixels, l->kernel, l->stride, 1, l->before, l->after},
-                          {1, 1, 1, 1, 0, 0}};
     ls_image_box x[2], y[2], x_wanted[2], dy_wanted[2];
     ls_rectangle x_made[2], y_made[2];
     for (size_t m = 0; m < 2; m++) {
@@ -118,8 +116,8 @@ static ls_status convolve(ls_rank *rank, void *argument)
         x[m] = (ls_image_box){half(2, a->cut != BY_IMAGES, m), half(2, a->cut != BY_CHANNELS, m),
                               x_made[m]};
         y[m] = (ls_image_box){x[m].images, x[m].channels, y_made[m]};
-        x_wanted[m] = x[m], x_wanted[m].area = ls_stencil_reads(&s, y_made[m]);
-        dy_wanted[m] = y[m], dy_wanted[m].area = ls_stencil_read_by(&s, x_made[m]);
+        x_wanted[m] = x[m], x_wanted[m].area = ls_window_reads(&w, y_made[m]);
+        dy_wanted[m] = y[m], dy_wanted[m].area = ls_window_read_by(&w, x_made[m]);
     }
 
     /* the groups that a rank holds are counted, not those of the whole layer */

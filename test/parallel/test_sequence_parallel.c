@@ -39,7 +39,7 @@ static ls_batch batch_of(ids *all, size_t sequences, size_t S, const ls_config *
                       .order = masked ? all->order : NULL,
                       .seed = 99,
                       .step = 5,
-                      .dropout = true};
+                      .training = true};
 }
 
 static ls_config config_of(size_t i)

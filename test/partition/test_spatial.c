@@ -3,18 +3,19 @@
 #include <stdlib.h>
 
 #include "lockstep/partition/spatial.h"
+#include "partition/reach.h"
 #include "run_tests.h"
 
 /* The picture in the header. */
 START_TEST(thirteen_rows)
 {
-    ls_reach reach = {13, 3, 2, 1, 0, 1};
+    reach axis = {13, 3, 2, 1, 0, 1};
     ls_spatial_grid grid = {4, 1, 4, 1};
     static const size_t reads[4][2] = {{0, 3}, {2, 5}, {6, 3}, {8, 5}};
-    ck_assert_uint_eq(ls_reach_outputs(&reach), 6);
+    ck_assert_uint_eq(reach_outputs(&axis), 6);
     for (size_t r = 0; r < 4; r++) {
         ls_rectangle y = ls_spatial_pixels(&grid, r, 6, 1);
-        ls_share x = ls_reach_reads(&reach, (ls_share){y.top, y.height});
+        ls_share x = reach_reads(&axis, (ls_share){y.top, y.height});
         ck_assert(x.first == reads[r][0] && x.count == reads[r][1]);
     }
 }
@@ -22,17 +23,17 @@ END_TEST
 
 /* ---- every small window */
 
-static int reads_input(const ls_reach *reach, size_t o, size_t q)
+static int reads_input(const reach *axis, size_t o, size_t q)
 {
-    for (size_t k = 0; k < reach->kernel; k++)
-        if (o * reach->stride + k * reach->dilation == q + reach->pad_before) return 1;
+    for (size_t k = 0; k < axis->kernel; k++)
+        if (o * axis->stride + k * axis->dilation == q + axis->pad_before) return 1;
     return 0;
 }
 
-static size_t outputs_by_counting(const ls_reach *reach)
+static size_t outputs_by_counting(const reach *axis)
 {
-    size_t n = 0, padded = reach->extent + reach->pad_before + reach->pad_after;
-    while (n * reach->stride + (reach->kernel - 1) * reach->dilation < padded) n++;
+    size_t n = 0, padded = axis->extent + axis->pad_before + axis->pad_after;
+    while (n * axis->stride + (axis->kernel - 1) * axis->dilation < padded) n++;
     return n;
 }
 
@@ -43,9 +44,9 @@ START_TEST(every_window)
             for (size_t stride = 1; stride <= 4; stride++)
                 for (size_t dilation = 1; dilation <= 3; dilation++)
                     for (size_t pads = 0; pads < 16; pads++) {
-                        ls_reach r = {extent, kernel, stride, dilation, pads / 4, pads % 4};
+                        reach r = {extent, kernel, stride, dilation, pads / 4, pads % 4};
                         size_t outputs = outputs_by_counting(&r);
-                        ck_assert_uint_eq(ls_reach_outputs(&r), outputs);
+                        ck_assert_uint_eq(reach_outputs(&r), outputs);
                         for (size_t a = 0; a <= outputs; a++)
                             for (size_t b = a; b <= outputs; b++) {
                                 size_t first = 99, end = 0;
@@ -55,7 +56,7 @@ START_TEST(every_window)
                                         if (q < first) first = q;
                                         if (q + 1 > end) end = q + 1;
                                     }
-                                ls_share got = ls_reach_reads(&r, (ls_share){a, b - a});
+                                ls_share got = reach_reads(&r, (ls_share){a, b - a});
                                 ck_assert_uint_eq(got.count, end > 0 ? end - first : 0);
                                 ck_assert(end == 0 || got.first == first);
                             }
@@ -68,7 +69,7 @@ START_TEST(every_window)
                                         if (o < first) first = o;
                                         if (o + 1 > end) end = o + 1;
                                     }
-                                ls_share got = ls_reach_read_by(&r, (ls_share){a, b - a});
+                                ls_share got = reach_read_by(&r, (ls_share){a, b - a});
                                 ck_assert_uint_eq(got.count, end > 0 ? end - first : 0);
                                 ck_assert(end == 0 || got.first == first);
                             }
@@ -109,20 +110,20 @@ END_TEST
  * pixels that pass, counted one by one. */
 START_TEST(halos_of_every_grid)
 {
-    static const ls_reach windows[][2] = {{{7, 3, 1, 1, 1, 1}, {9, 5, 1, 1, 2, 2}},
-                                          {{9, 3, 2, 1, 0, 1}, {8, 2, 2, 1, 0, 0}},
-                                          {{6, 3, 1, 2, 2, 2}, {11, 7, 3, 1, 3, 3}},
-                                          {{5, 5, 1, 1, 4, 0}, {5, 1, 1, 1, 0, 0}},
-                                          {{8, 1, 2, 1, 0, 0}, {7, 4, 1, 1, 1, 2}}};
+    static const reach windows[][2] = {{{7, 3, 1, 1, 1, 1}, {9, 5, 1, 1, 2, 2}},
+                                       {{9, 3, 2, 1, 0, 1}, {8, 2, 2, 1, 0, 0}},
+                                       {{6, 3, 1, 2, 2, 2}, {11, 7, 3, 1, 3, 3}},
+                                       {{5, 5, 1, 1, 4, 0}, {5, 1, 1, 1, 0, 0}},
+                                       {{8, 1, 2, 1, 0, 0}, {7, 4, 1, 1, 1, 2}}};
     for (size_t v = 0; v < sizeof windows / sizeof windows[0]; v++)
         for (size_t down = 1; down <= 4; down++)
             for (size_t across = 1; across <= 4; across++)
                 for (int backward = 0; backward < 2; backward++) {
-                    ls_stencil s = {windows[v][0], windows[v][1]};
+                    stencil s = {windows[v][0], windows[v][1]};
                     ls_spatial_grid grid = {down, across, v % 2 == 0 ? 4 : 8, 5};
                     size_t members = ls_spatial_members(&grid), n = 0, comm = 0, counted = 0;
                     size_t x_h = s.rows.extent, x_w = s.columns.extent;
-                    size_t y_h = ls_reach_outputs(&s.rows), y_w = ls_reach_outputs(&s.columns);
+                    size_t y_h = reach_outputs(&s.rows), y_w = reach_outputs(&s.columns);
                     ls_rectangle made[16];
                     ls_image_box owned[16], wanted[16];
                     for (size_t m = 0; m < members; m++) {
@@ -131,9 +132,8 @@ START_TEST(halos_of_every_grid)
                         made[m] = backward ? x : y;
                         owned[m] = (ls_image_box){{3, 2}, {1, 4}, backward ? y : x};
                     }
-                    ls_halo_wanted(wanted, made, members,
-                                   backward ? ls_stencil_read_by : ls_stencil_reads, &s,
-                                   (ls_share){3, 2}, (ls_share){1, 4});
+                    halo_wanted(wanted, made, members, backward, &s, (ls_share){3, 2},
+                                (ls_share){1, 4});
                     ls_transfer *list = NULL;
                     ck_assert_int_eq(ls_transfers_create(&list, &n, owned, wanted, members), LS_OK);
                     for (size_t m = 0; m < members; m++) {
@@ -168,7 +168,7 @@ END_TEST
  * come from the diagonal neighbours. */
 START_TEST(bytes_by_formula)
 {
-    ls_stencil s = {{12, 3, 1, 1, 1, 1}, {18, 5, 1, 1, 2, 2}};
+    stencil s = {{12, 3, 1, 1, 1, 1}, {18, 5, 1, 1, 2, 2}};
     ls_spatial_grid grid = {3, 3, 3, 3};
     ls_rectangle own[9];
     ls_image_box owned[9], wanted[9];
@@ -177,7 +177,7 @@ START_TEST(bytes_by_formula)
         own[m] = ls_spatial_pixels(&grid, m, 12, 18);
         owned[m] = (ls_image_box){images, channels, own[m]};
     }
-    ls_halo_wanted(wanted, own, 9, ls_stencil_reads, &s, images, channels);
+    halo_wanted(wanted, own, 9, false, &s, images, channels);
     ls_transfer *list = NULL;
     size_t n = 0, corners = 0;
     ck_assert_int_eq(ls_transfers_create(&list, &n, owned, wanted, 9), LS_OK);
@@ -215,8 +215,8 @@ START_TEST(refusals)
     ls_spatial_grid largest = {6, 5, 4, 4};
     ck_assert_int_eq(ls_spatial_check(&largest, 6, 5, "the image"), LS_OK);
     /* A kernel larger than the padded image makes nothing. */
-    ls_reach reach = {4, 7, 1, 1, 1, 1};
-    ck_assert_uint_eq(ls_reach_outputs(&reach), 0);
+    reach axis = {4, 7, 1, 1, 1, 1};
+    ck_assert_uint_eq(reach_outputs(&axis), 0);
 }
 END_TEST
 

@@ -101,7 +101,7 @@ static inline ls_batch grid_batch(grid_ids *ids, const ls_config *config, size_t
                       .order = masked ? ids->order : NULL,
                       .seed = 99,
                       .step = step,
-                      .dropout = true};
+                      .training = true};
 }
 
 /* ---- the serial run ---- */

@@ -250,7 +250,7 @@ static inline void naive_batch_norm(const naive_net *f, size_t l, const ls_real 
     const ls_real *scale = naive_value(f, LS_BATCH_NORM_SCALE, l);
     const ls_real *shift = naive_value(f, LS_BATCH_NORM_SHIFT, l);
     ls_real *terms = naive_room(size), *mean = f->mean[l], *rstd = f->rstd[l];
-    const bool training = f->batch->dropout;
+    const bool training = f->batch->training;
     for (size_t c = 0; !dy && c < C; c++) {
         mean[c] = training ? naive_pixels(f, x, in, c, 0, f->B) / N
                            : naive_value(f, LS_BATCH_NORM_MEAN, l)[c];

@@ -47,7 +47,7 @@ static inline void naive_layer(const naive_net *f, size_t l, const ls_real *dy)
     case LS_NET_DROPOUT:
         for (size_t i = 0; i < n; i++) {
             const ls_real from = dy ? dy[i] : x[i];
-            to[i] = !f->batch->dropout                 ? from
+            to[i] = !f->batch->training                ? from
                     : ls_random_keep(stream, i, is->p) ? from * (ls_real)(1 / (1 - is->p))
                                                        : 0;
         }

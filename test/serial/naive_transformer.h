@@ -79,7 +79,7 @@ static inline double naive_dropped(const naive *f, double x, ls_purpose purpose,
                                    size_t index)
 {
     ls_stream stream = {f->batch->seed, (uint32_t)purpose, (uint32_t)layer, f->batch->step};
-    if (!f->batch->dropout) return x;
+    if (!f->batch->training) return x;
     return ls_random_keep(stream, index, f->c->dropout) ? x / (1 - f->c->dropout) : 0;
 }
 

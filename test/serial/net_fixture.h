@@ -81,7 +81,7 @@ static inline net_batch net_batch_of(const ls_config *config, size_t B)
                          .labels = b.labels,
                          .seed = 99,
                          .step = 5,
-                         .dropout = true};
+                         .training = true};
     return b;
 }
 

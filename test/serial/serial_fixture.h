@@ -169,7 +169,7 @@ static inline ls_batch tiny_batch(tiny_ids *ids, size_t vocab)
                       .targets = ids->targets,
                       .seed = 99,
                       .step = 5,
-                      .dropout = true};
+                      .training = true};
     return batch;
 }
 

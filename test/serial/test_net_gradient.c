@@ -52,7 +52,7 @@ static void check(size_t number, size_t B, size_t elements, bool training)
              f.table->params[i].role == LS_BATCH_NORM_VARIANCE && e < fixture_slot_elements(&f, i);
              e++)
             f.store->slots[i].value[e] = fabs(f.store->slots[i].value[e]) + 0.1;
-    b.batch.dropout = training;
+    b.batch.training = training;
     (void)fixture_gradients(&f, &b.batch);
     for (size_t i = 0; i < f.table->count; i++) {
         const size_t n = fixture_slot_elements(&f, i);

@@ -63,7 +63,7 @@ static void compare(size_t number, ls_engine engine, bool training, double bound
     ls_config config;
     fixture f = create(number, engine, &config);
     net_batch b = net_batch_of(&config, images_of(number));
-    b.batch.dropout = training;
+    b.batch.training = training;
     naive_net *n = naive_net_run(&config, f.store, &b.batch);
     for (int twice = 0; twice < 2; twice++) {
         ls_real loss = fixture_forward(&f, &b.batch);
@@ -124,10 +124,10 @@ START_TEST(running_statistics)
     memcpy(before[0], mean, C * sizeof *mean);
     memcpy(before[1], variance, C * sizeof *mean);
 
-    b.batch.dropout = false;
+    b.batch.training = false;
     (void)fixture_gradients(&f, &b.batch);
     ls_serial_stop_when(f.serial, &stop);
-    b.batch.dropout = true;
+    b.batch.training = true;
     ck_assert_int_eq(ls_serial_forward(f.serial, &b.batch, &loss), LS_ERR_INTERRUPTED);
     ls_error_clear();
     ls_serial_stop_when(f.serial, NULL);
@@ -223,7 +223,7 @@ START_TEST(bad_batches_are_refused)
     bad = b.batch;
     bad.B = 1;
     expect_refused(&f, &bad, "last");
-    bad.dropout = false; /* in evaluation it needs no variance */
+    bad.training = false; /* in evaluation it needs no variance */
     (void)fixture_gradients(&f, &bad);
     (void)fixture_gradients(&f, &b.batch);
     ck_assert_int_eq(ls_serial_backward(f.serial), LS_ERR_INPUT); /* once */

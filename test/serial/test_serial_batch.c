@@ -137,7 +137,7 @@ START_TEST(sequences_in_another_order)
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
     fixture g = fixture_create(&config, LS_ENGINE_PORTABLE);
     ls_batch batch = tiny_batch(&ids, config.vocab), other = tiny_batch(&moved, config.vocab);
-    batch.dropout = other.dropout = false;
+    batch.training = other.training = false;
     for (size_t b = 0; b < TINY_B; b++) {
         memcpy(moved.tokens + b * TINY_S, ids.tokens + order[b] * TINY_S, TINY_S * sizeof(int32_t));
         memcpy(moved.targets + b * TINY_S, ids.targets + order[b] * TINY_S,
@@ -168,7 +168,7 @@ START_TEST(later_tokens_change_nothing)
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
     fixture g = fixture_create(&config, LS_ENGINE_PORTABLE);
     ls_batch batch = tiny_batch(&ids, config.vocab), other = tiny_batch(&changed, config.vocab);
-    batch.dropout = other.dropout = false;
+    batch.training = other.training = false;
     (void)fixture_forward(&f, &batch);
     for (size_t s = 0; s < TINY_S; s++) {
         changed = ids;

@@ -78,7 +78,7 @@ START_TEST(padded_like_cut)
     fixture g = fixture_create(&config, LS_ENGINE_PORTABLE);
     ls_batch batch = tiny_batch_of(&ids, &config), other = tiny_batch_of(&cut, &config);
     const size_t Vp = ls_axis_extent(ls_config_vocab_axis(&config));
-    batch.dropout = other.dropout = false;
+    batch.training = other.training = false;
     (void)fixture_forward(&f, &batch);
     for (size_t b = 0; b < TINY_B; b++) {
         const size_t S = (size_t)ids.lengths[b];

@@ -43,11 +43,11 @@ START_TEST(every_model)
         fixture f = fixture_create(&config, engines[e]);
         ls_batch batch = tiny_batch_of(&ids, &config);
         check_forward(&f, &batch);
-        batch.dropout = false; /* evaluation */
+        batch.training = false; /* evaluation */
         check_forward(&f, &batch);
         /* other shapes in the same memory: smaller, one token, larger again */
         tiny_shape(&batch, &ids, 3, 4);
-        batch.dropout = true;
+        batch.training = true;
         check_forward(&f, &batch);
         tiny_shape(&batch, &ids, 1, 1);
         check_forward(&f, &batch);

@@ -80,7 +80,7 @@ START_TEST(dropout_follows_seed_and_step)
     other = batch;
     other.seed++;
     ck_assert(fixture_forward(&f, &other) != loss);
-    other.dropout = batch.dropout = false;
+    other.training = batch.training = false;
     loss = fixture_forward(&f, &batch);
     ck_assert(fixture_forward(&f, &other) == loss);
     fixture_destroy(&f);
@@ -231,7 +231,7 @@ START_TEST(a_batch_is_learnt_by_heart)
     fixture f = fixture_create(&config, LS_ENGINE_PORTABLE);
     ls_store_init(f.store, 7); /* as training begins, not noise */
     ls_batch batch = tiny_batch_of(&ids, &config);
-    batch.dropout = false;
+    batch.training = false;
     double first = (double)train(&f, &batch, 1, 1), last = first;
     ck_assert(fabs(first - log(config.sentence_order ? 26 : 13)) < 0.2);
     for (uint64_t t = 2; t <= 30; t++) last = (double)train(&f, &batch, t, 1);

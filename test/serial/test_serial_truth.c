@@ -168,7 +168,7 @@ START_TEST(nano_models)
                       .targets = targets,
                       .seed = 3,
                       .step = 1,
-                      .dropout = true};
+                      .training = true};
     if (_i >= 2) batch.segments = segments, batch.lengths = lengths, batch.order = order;
     check_model(&config, &batch, &nano);
 }

@@ -116,9 +116,9 @@ static void judge_forward(whole_step *s, ls_serial *serial)
     const size_t n = ls_axis_extent(serial->tokens) * serial->config->d_model;
     ls_real *e = room(n);
     if (serial->config->embedding_norm) judge(s, "embedding_sum", serial->e, 0);
-    serial->batch.dropout = false;
+    serial->batch.training = false;
     ls_serial_embedding_forward(serial, e);
-    serial->batch.dropout = true;
+    serial->batch.training = true;
     judge(s, "embedding", e, 0);
     judge(s, "embedded", serial->layers[0].x, 0);
     for (size_t l = 0; l < serial->config->layers; l++) judge_layer_forward(s, serial, l);

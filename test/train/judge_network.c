@@ -116,7 +116,7 @@ static ls_status judge_phase(judge *j, const char *phase, bool training)
     snprintf(grad, sizeof grad, "%sgrad.", phase);
     snprintf(after, sizeof after, "%safter.", phase);
     LS_TRY(read_weights(j));
-    j->batch.dropout = training;
+    j->batch.training = training;
     LS_TRY(ls_serial_forward(j->serial, &j->batch, &loss));
     LS_TRY(compare(j, phase, "loss", &loss, 1));
     LS_TRY(compare(j, phase, "logits", ls_serial_logits(j->serial),

@@ -45,7 +45,7 @@ static ls_batch batch_of(const ls_text *text, uint32_t step, int32_t *tokens, in
                       .targets = targets,
                       .seed = 21,
                       .step = step,
-                      .dropout = true};
+                      .training = true};
     ls_text_batch(text, batch.seed, step, 0, TINY_B, TINY_S, tokens, targets);
     return batch;
 }

@@ -7,6 +7,7 @@
 #include "wrong_halos.h"
 
 LS_RIGHT(net_show_received);
+#define ls_net_batch_norm_operations LS_NET_OPERATIONS(batch_norm)
 LS_RIGHT(net_batch_norm_operations);
 LS_RIGHT(all_reduce_plan);
 LS_RIGHT(batch_norm_mean);
@@ -69,8 +70,11 @@ static void norm_after(ls_sharded_net *net, ls_net_layer_state *l)
     ls_call_now.norm = NULL;
 }
 
-const ls_net_operations ls_net_batch_norm_operations = {
-    .create = norm_create, .forward = norm_forward, .backward = norm_backward, .after = norm_after};
+const ls_net_operations ls_net_batch_norm_operations = {.sums = LS_NET_SUMS_OUTPUT,
+                                                        .create = norm_create,
+                                                        .forward = norm_forward,
+                                                        .backward = norm_backward,
+                                                        .after = norm_after};
 
 /* Values of a channel that this rank has. */
 static size_t own_values(const ls_net_layer_state *l)

@@ -27,6 +27,21 @@ typedef struct ls_window {
     size_t pad_top, pad_bottom, pad_left, pad_right;
 } ls_window;
 
+/* The window of a layer, which has members of these names, on an image of height x width. */
+#define LS_WINDOW_OF(layer, image)                                                                 \
+    ((ls_window){.in_h = (image)->height,                                                          \
+                 .in_w = (image)->width,                                                           \
+                 .kernel_h = (layer)->kernel_h,                                                    \
+                 .kernel_w = (layer)->kernel_w,                                                    \
+                 .stride_h = (layer)->stride_h,                                                    \
+                 .stride_w = (layer)->stride_w,                                                    \
+                 .dilation_h = (layer)->dilation_h,                                                \
+                 .dilation_w = (layer)->dilation_w,                                                \
+                 .pad_top = (layer)->pad_top,                                                      \
+                 .pad_bottom = (layer)->pad_bottom,                                                \
+                 .pad_left = (layer)->pad_left,                                                    \
+                 .pad_right = (layer)->pad_right})
+
 /* Whether all of `inner` is in `outer`; an empty one is in every rectangle. */
 LS_API bool ls_rectangle_inside(ls_rectangle inner, ls_rectangle outer);
 

@@ -28,7 +28,7 @@ typedef struct ls_batch {
     const int32_t *labels; /* B */
     uint64_t seed;         /* of dropout                                                        */
     uint32_t step;         /* number of the training step                                       */
-    bool dropout;          /* off: evaluation                                                   */
+    bool training;         /* with dropout and the statistics of the batch; off: evaluation     */
 } ls_batch;
 
 /* The sequences or images first .. first + count of a batch, in its arrays. */

@@ -1,9 +1,9 @@
 /* net.h - what a convolutional network is: its image and the list of its layers.
  *
  * A layer reads the output of one earlier layer or the image; LS_NET_ADD reads two. Every output is
- * read by some later layer, but the last one's: those are the logits, 1 x 1 pixels of `classes`
- * channels, and after them is softmax cross-entropy. So the list is the network and the order
- * in which it is computed, with shortcuts and, through groups, AlexNet's two columns.
+ * read by some later layer, except the last one's: those are the logits, 1 x 1 pixels of `classes`
+ * channels, for softmax cross-entropy. So the list is the network and the order in which it is
+ * computed, with shortcuts and, through groups, AlexNet's two columns.
  *
  * An array of images is [image][channel][row][column], contiguous. */
 #ifndef LS_MODEL_NET_H
@@ -13,24 +13,11 @@
 #include <stddef.h>
 
 #include "lockstep/base/status.h"
+#include "lockstep/model/batch.h"
+#include "lockstep/model/net_kinds.h"
 #include "lockstep/numerics/axis.h"
 
 LS_BEGIN_DECLS
-
-typedef enum ls_net_kind {
-    LS_NET_CONV = 0,      /* convolution, in groups of channels                      */
-    LS_NET_MAX_POOL,      /* the largest of a window                                 */
-    LS_NET_AVG_POOL,      /* the mean of a window                                    */
-    LS_NET_GLOBAL_POOL,   /* the mean of all pixels                                  */
-    LS_NET_BATCH_NORM,    /* per channel over images and pixels                      */
-    LS_NET_RELU,          /* max(x, 0)                                               */
-    LS_NET_RESPONSE_NORM, /* AlexNet's: x / (k + alpha sum of squares)^beta, the sum over `span`
-                             neighbouring channels                                   */
-    LS_NET_DROPOUT,
-    LS_NET_DENSE, /* of all elements (channel, row, column) of an image      */
-    LS_NET_ADD,   /* the sum of two outputs of one shape                     */
-    LS_NET_KINDS
-} ls_net_kind;
 
 enum { LS_NET_LAYERS = 192, LS_NET_NAME_BYTES = 32, LS_NET_IMAGE = -1 };
 
@@ -86,6 +73,9 @@ typedef struct ls_net_shapes {
  * so that no product overflows. */
 LS_API ls_status ls_net_check(const ls_net *net, const char *label) LS_MUST_USE;
 
+/* LS_ERR_INPUT when a batch has no images or labels, or images of another size. */
+LS_API ls_status ls_net_check_images(const ls_net *net, const ls_batch *batch) LS_MUST_USE;
+
 /* The shapes of all outputs of a network that has passed ls_net_check. */
 LS_API void ls_net_shapes_of(const ls_net *net, ls_net_shapes *ret_shapes);
 
@@ -101,8 +91,21 @@ static inline size_t ls_net_shape_elements(const ls_net_shape *shape)
     return shape->channels * shape->height * shape->width;
 }
 
-/* The word for a kind, as in JSON: "conv", "max_pool", ... */
-LS_API const char *ls_net_kind_name(ls_net_kind kind);
+/* Layer or LS_NET_IMAGE that a layer reads as its input number i, below the inputs of its kind. */
+static inline int ls_net_input_of(const ls_net_layer *layer, int i)
+{
+    return i == 0 ? layer->from : layer->beside;
+}
+
+/* Groups of channels that a layer keeps apart. */
+static inline size_t ls_net_groups(const ls_net_layer *layer)
+{
+    return ls_net_traits_of(layer->kind)->channels == LS_NET_GROUP ? layer->groups : 1;
+}
+
+/* Terms of the weighted sum that makes one output from images of shape `in`; 0: the kind has no
+ * weights. */
+LS_API size_t ls_net_terms(const ls_net_layer *layer, const ls_net_shape *in);
 
 /* The built-in networks.
  *

@@ -42,51 +42,7 @@ LS_API ls_rectangle ls_spatial_granules(const ls_spatial_grid *grid, size_t memb
 LS_API ls_rectangle ls_spatial_pixels(const ls_spatial_grid *grid, size_t member, size_t height,
                                       size_t width);
 
-/* ---- what is read: one axis of a window */
-
-/* Output o reads the inputs o stride - pad_before + k dilation, 0 <= k < kernel; those outside 0 ..
- * extent are padding. */
-typedef struct ls_reach {
-    size_t extent, kernel, stride, dilation, pad_before, pad_after;
-} ls_reach;
-
-/* (extent + pads - ((kernel - 1) dilation + 1)) / stride + 1, rounded down; 0 when the kernel is
- * larger than the padded input or a number is 0. */
-LS_API size_t ls_reach_outputs(const ls_reach *reach);
-
-/* The smallest run of inputs that holds all that these outputs read; empty if they read none. */
-LS_API ls_share ls_reach_reads(const ls_reach *reach, ls_share outputs);
-
-/* The smallest run of outputs that holds all that read one of these inputs. */
-LS_API ls_share ls_reach_read_by(const ls_reach *reach, ls_share inputs);
-
-/* Padding that these outputs read before the first and after the last input: what a rank whose
- * buffer begins with ls_reach_reads has to imagine around it. A rank in the middle has none. Only
- * for outputs that read at least one input. */
-LS_API void ls_reach_pads(const ls_reach *reach, ls_share outputs, size_t *ret_before,
-                          size_t *ret_after);
-
-/* Both axes. Global operations have no window: all outputs read all inputs. */
-typedef struct ls_stencil {
-    ls_reach rows, columns;
-} ls_stencil;
-
-/* ---- halos */
-
-/* Which rectangle of one side a rectangle of the other needs. An empty one needs an empty one. */
-typedef ls_rectangle (*ls_area_function)(const void *window, ls_rectangle area);
-
-/* Two of them, of an ls_stencil. */
-LS_API ls_rectangle ls_stencil_reads(const void *stencil, ls_rectangle outputs);
-LS_API ls_rectangle ls_stencil_read_by(const void *stencil, ls_rectangle inputs);
-
-/* The wanted boxes of a halo exchange: member m makes the pixels made[m] of one side and wants, of
- * the images and channels `like` names, need(window, made[m]) of the other. Forward: made is y,
- * need is "reads", what passes is x. Backward: made is dx, need is "read by", what passes is dy.
- * wanted: [members]. */
-LS_API void ls_halo_wanted(ls_image_box *ret_wanted, const ls_rectangle *made, size_t members,
-                           ls_area_function need, const void *window, ls_share images,
-                           ls_share channels);
+/* ---- halos: what a block reads beyond itself is ls_window_reads (kernels/window.h) */
 
 /* Elements per image and channel that a rank in the middle of a grid receives, by formula: a block
  * of height x width, a halo of `rows` above and below and `columns` left and right; 2 rows width +

@@ -44,7 +44,7 @@ LS_API void ls_serial_stop_when(ls_serial *serial, const volatile int *stop);
  * LS_ERR_INTERRUPTED; the store is as before.
  *
  * Of a network: the mean over the images of the batch, all of which have a label. With
- * batch->dropout on it is a training pass: batch norm takes the statistics of the batch, and once
+ * batch->training on it is a training pass: batch norm takes the statistics of the batch, and once
  * everything has gone well its running statistics, which the store holds, take these in. Off is
  * evaluation: nothing is dropped, batch norm takes the running statistics as constants and leaves
  * them only, here and in the backward pass. Errors as above (images of another size, one value per

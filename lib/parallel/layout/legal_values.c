@@ -9,8 +9,7 @@ const char *ls_legal_values_text(const int *values, size_t n, char buffer[LS_LEG
     size_t used = 0;
     buffer[0] = '\0';
     for (size_t i = 0; i < n && i < LS_CHOICES_SHOWN; i++)
-        used = ls_append(buffer, LS_LEGAL_VALUES_TEXT, used, "%s%d",
-                         i == 0 ? "" : (i + 1 == n ? " or " : ", "), values[i]);
+        used = ls_append(buffer, LS_LEGAL_VALUES_TEXT, used, "%s%d", ls_or(i, n), values[i]);
     if (n > LS_CHOICES_SHOWN) ls_append(buffer, LS_LEGAL_VALUES_TEXT, used, ", ...");
     return buffer;
 }

@@ -1,8 +1,19 @@
-/* net_grids.c - the grid of each layer, and the boxes that a rank reads and writes. */
+/* net_grids.c - the grid of each layer, and the blocks of images that a rank has, reads and
+ * differentiates. */
 #include "lockstep/parallel/layout/net_grids.h"
 
 #include "parallel/layout/net_geometry.h"
 #include "parallel/layout/net_strategy.h"
+
+static ls_net_channels channels_read(const ls_net_layer *layer)
+{
+    return ls_net_traits_of(layer->kind)->channels;
+}
+
+static ls_net_pixels pixels_read(const ls_net_layer *layer)
+{
+    return ls_net_traits_of(layer->kind)->pixels;
+}
 
 const ls_strategy *ls_net_strategy(const ls_layout *layout, int layer)
 {
@@ -22,7 +33,7 @@ static bool own_grid(const ls_layout *layout, const ls_net *net, int l, ls_layer
         *ret_grid = (ls_layer_grid){layout->dp, layout->down, layout->across, layout->channels};
     else if (l + 1 == (int)net->count)
         *ret_grid = (ls_layer_grid){layout->dp * pixels * layout->channels, 1, 1, 1};
-    else if (net->layers[l].kind == LS_NET_DENSE)
+    else if (channels_read(&net->layers[l]) == LS_NET_ALL_CHANNELS)
         *ret_grid = (ls_layer_grid){layout->dp * pixels, 1, 1, layout->channels};
     else
         return false;
@@ -47,15 +58,22 @@ ls_layer_grid ls_net_grid_of(const ls_layout *layout, const ls_net *net, int fro
 const char *ls_net_exchange_purpose(const ls_net_layer *layer, ls_layer_grid from,
                                     ls_layer_grid grid)
 {
-    const ls_net_kind kind = layer->kind;
+    const ls_net_channels read = channels_read(layer);
     if (!ls_layer_grid_equal(from, grid)) return "redistribution";
     /* A rank has whole groups of a convolution, or a part of one, whose channels it then reads. */
     const bool channels =
-        grid.channels > 1 && (kind == LS_NET_DENSE || kind == LS_NET_RESPONSE_NORM ||
-                              (kind == LS_NET_CONV && (size_t)grid.channels > layer->groups));
-    const bool halo = grid.down * grid.across > 1 && kind != LS_NET_RESPONSE_NORM &&
+        grid.channels > 1 && (read == LS_NET_ALL_CHANNELS || read == LS_NET_NEIGHBOURS ||
+                              (read == LS_NET_GROUP && (size_t)grid.channels > layer->groups));
+    const bool halo = grid.down * grid.across > 1 && pixels_read(layer) == LS_NET_WINDOW &&
                       (layer->kernel_h > 1 || layer->kernel_w > 1);
     return !channels ? "halo" : halo ? "halo and channels" : "channels";
+}
+
+bool ls_net_channels_fit(const ls_net_layer *layer, const ls_net_shape *shape, size_t channels)
+{
+    const size_t groups = ls_net_groups(layer);
+    return shape->axis.granules % channels == 0 &&
+           (channels % groups == 0 || groups % channels == 0);
 }
 
 ls_share ls_net_channel_granules(const ls_net_shape *shape, const ls_layer_grid *grid, int channel)
@@ -115,16 +133,17 @@ ls_image_box ls_net_reads(const ls_net *net, const ls_net_shapes *shapes, size_t
     const ls_net_shape *in = ls_net_shape_at(shapes, layer->from);
     const ls_image_box own = ls_net_block(net, &shapes->layer[l], grid, batch, rank);
     const ls_window window = ls_net_window(layer, in);
+    /* A mean of all pixels: each rank sums its own, net_sums.h adds the sums. */
+    if (pixels_read(layer) == LS_NET_ALL_PIXELS && channels_read(layer) == LS_NET_SAME_CHANNEL)
+        return ls_net_block(net, in, grid, batch, rank);
     ls_image_box box = own;
-    if (layer->kind == LS_NET_GLOBAL_POOL) return ls_net_block(net, in, grid, batch, rank);
     if (ls_image_box_is_empty(&own)) return own;
-    if (ls_net_has_window(layer->kind)) box.area = ls_window_reads(&window, own.area);
-    if (layer->kind == LS_NET_CONV) box.channels = group_channels(layer, in, own.channels);
-    if (layer->kind == LS_NET_DENSE) {
-        box.channels = (ls_share){0, in->channels};
-        box.area = all_pixels(in);
-    }
-    if (layer->kind == LS_NET_RESPONSE_NORM) {
+    if (pixels_read(layer) == LS_NET_WINDOW) box.area = ls_window_reads(&window, own.area);
+    if (pixels_read(layer) == LS_NET_ALL_PIXELS) box.area = all_pixels(in);
+    if (channels_read(layer) == LS_NET_GROUP)
+        box.channels = group_channels(layer, in, own.channels);
+    if (channels_read(layer) == LS_NET_ALL_CHANNELS) box.channels = (ls_share){0, in->channels};
+    if (channels_read(layer) == LS_NET_NEIGHBOURS) {
         const ls_response_norm norm = ls_net_response_norm(layer, in);
         const ls_channels read =
             ls_response_norm_reads(&norm, (ls_channels){own.channels.first, own.channels.count});
@@ -156,7 +175,7 @@ ls_image_box ls_net_takes(const ls_net *net, const ls_net_shapes *shapes, size_t
     const ls_net_layer *layer = &net->layers[l];
     const ls_net_shape *in = ls_net_shape_at(shapes, layer->from);
     const ls_grid_place at = ls_layer_grid_place(grid, rank);
-    if (layer->kind != LS_NET_CONV) return ls_net_block(net, in, grid, batch, rank);
+    if (channels_read(layer) != LS_NET_GROUP) return ls_net_block(net, in, grid, batch, rank);
     return box_of(ls_share_of(batch, (size_t)grid->samples, (size_t)at.sample),
                   taken_channels(layer, in, &shapes->layer[l], grid, at.channel),
                   pixels_at(net, in, grid, at));
@@ -172,10 +191,9 @@ ls_image_box ls_net_read_by(const ls_net *net, const ls_net_shapes *shapes, size
     /* With channels cut a rank makes a part of dx of more channels than its own of the input. */
     ls_image_box box = {ls_share_of(batch, (size_t)grid->samples, (size_t)at.sample),
                         channels_at(out, grid, at), pixels_at(net, in, grid, at)};
-    if (ls_net_has_window(layer->kind)) box.area = ls_window_read_by(&window, box.area);
-    if (layer->kind == LS_NET_GLOBAL_POOL || layer->kind == LS_NET_DENSE)
-        box.area = all_pixels(out);
-    if (layer->kind == LS_NET_RESPONSE_NORM && box.channels.count) {
+    if (pixels_read(layer) == LS_NET_WINDOW) box.area = ls_window_read_by(&window, box.area);
+    if (pixels_read(layer) == LS_NET_ALL_PIXELS) box.area = all_pixels(out);
+    if (channels_read(layer) == LS_NET_NEIGHBOURS && box.channels.count) {
         const ls_response_norm norm = ls_net_response_norm(layer, in);
         const ls_channels read =
             ls_response_norm_read_by(&norm, (ls_channels){box.channels.first, box.channels.count});

@@ -122,7 +122,8 @@ static ls_status check_strategy(const ls_layout *layout, const ls_config *config
                 "%s: the last layer's rows go into the loss whole, so it is cut by samples alone; "
                 "use %dx1x1x1",
                 option, ranks);
-    if (net->layers[strategy->layer].kind == LS_NET_DENSE && (grid->down > 1 || grid->across > 1))
+    if (ls_net_traits_of(net->layers[strategy->layer].kind)->channels == LS_NET_ALL_CHANNELS &&
+        (grid->down > 1 || grid->across > 1))
         LS_FAIL(LS_ERR_INPUT,
                 "%s: a dense layer's output is one pixel, which is not cut; use 1 for down and "
                 "across",
@@ -160,16 +161,9 @@ static size_t granules_of(const ls_net_shapes *shapes, size_t l)
     return shapes->layer[l].axis.granules;
 }
 
-/* A rank has whole groups, or lies in one. */
-static bool fits_groups(const ls_net_layer *layer, size_t channels)
-{
-    return layer->kind != LS_NET_CONV || channels % layer->groups == 0 ||
-           layer->groups % channels == 0;
-}
-
 static bool fits_layer(const ls_net *net, const ls_net_shapes *shapes, size_t l, size_t channels)
 {
-    return granules_of(shapes, l) % channels == 0 && fits_groups(&net->layers[l], channels);
+    return ls_net_channels_fit(&net->layers[l], &shapes->layer[l], channels);
 }
 
 static bool fits_all(const ls_net *net, const ls_net_shapes *shapes, size_t channels)
@@ -216,7 +210,7 @@ static const ls_strategy *source_of(const ls_layout *layout, const ls_net *net, 
     for (; l >= 0; l = net->layers[l].from) {
         const ls_strategy *strategy = ls_net_strategy(layout, l);
         if (strategy != NULL) return strategy;
-        if (net->layers[l].kind == LS_NET_DENSE) return NULL;
+        if (ls_net_traits_of(net->layers[l].kind)->channels == LS_NET_ALL_CHANNELS) return NULL;
     }
     return NULL;
 }

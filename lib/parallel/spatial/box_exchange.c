@@ -1,3 +1,4 @@
+/* box_exchange.c - the boxes that pass between ranks, as pieces of memory for one exchange. */
 #include "lockstep/parallel/spatial/box_exchange.h"
 #include "base/allocate.h"
 

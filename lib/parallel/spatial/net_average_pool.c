@@ -34,5 +34,5 @@ exit:
     return status;
 }
 
-const ls_net_operations ls_net_average_pool_operations = {
+const ls_net_operations LS_NET_OPERATIONS(avg_pool) = {
     .forward = forward, .parts = true, .backward = backward};

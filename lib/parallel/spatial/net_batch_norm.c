@@ -8,7 +8,7 @@
  *     forward    sum x -> mean, sum (x - mean)^2 -> rstd: two all-reduces of C values
  *     backward   dscale and dshift together: one of 2 C
  *
- * A batch that trains (its dropout is on) is normalised by itself, one that is evaluated by the
+ * A batch that trains is normalised by itself, one that is evaluated by the
  * running statistics, which every rank of the same channels holds. */
 #include "lockstep/kernels/batch_norm.h"
 
@@ -18,13 +18,9 @@
 #include "parallel/spatial/net_layer_state.h"
 #include "parallel/spatial/net_leaves.h"
 
-typedef struct statistics {
-    ls_real *mean, *rstd; /* C each */
-    ls_real *squares;     /* sum of (x - mean)^2; NULL: the running statistics were taken */
-} statistics;
-
 typedef struct norm {
-    statistics statistics; /* of the pass under way: the arrays are kept until backward */
+    ls_real *mean, *rstd; /* C each, of the pass under way: kept until backward */
+    ls_real *squares;     /* C: sum of (x - mean)^2, in a pass that trains      */
     ls_net_leaves *leaves;
     size_t C;     /* channels of this rank, also when it has no pixel of them */
     size_t count; /* values of a channel in the global batch                  */
@@ -62,13 +58,6 @@ static void gradient_leaf(ls_real *value, const void *context, const ls_net_leaf
     ls_batch_norm_scale_leaf(value, dy, t->dy_layout, x, t->x_layout, leaf->pixels, t->mean,
                              t->rstd, t->channels);
     ls_pixel_sum(value + t->channels, dy, t->dy_layout, leaf->pixels, t->channels);
-}
-
-/* The number of values in a mean. */
-static size_t values_of(const ls_net_layer_state *l)
-{
-    const norm *n = l->lasting;
-    return n->count;
 }
 
 /* The channels of this rank. */
@@ -139,25 +128,26 @@ exit:
 
 /* From the global batch, in two passes. */
 static ls_status take_statistics(const ls_sharded_net *net, const ls_net_layer_state *l,
-                                 const statistics *s, const leaf_terms *terms)
+                                 const leaf_terms *terms)
 {
     ls_status status = LS_OK;
     const norm *n = l->lasting;
     LS_TRY(ls_batch_norm_check(l->layer->name, n->count));
-    LS_TRY(sum_over_batch(net, l, LS_POINT_BATCH_SUM, s->mean, n->C, sum_leaf, terms));
-    ls_batch_norm_mean(s->mean, s->mean, values_of(l), n->C);
-    LS_TRY(sum_over_batch(net, l, LS_POINT_BATCH_SQUARES, s->squares, n->C, squares_leaf, terms));
-    ls_batch_norm_rstd(s->rstd, s->squares, values_of(l), l->layer->eps, n->C);
+    LS_TRY(sum_over_batch(net, l, LS_POINT_BATCH_SUM, n->mean, n->C, sum_leaf, terms));
+    ls_batch_norm_mean(n->mean, n->mean, n->count, n->C);
+    LS_TRY(sum_over_batch(net, l, LS_POINT_BATCH_SQUARES, n->squares, n->C, squares_leaf, terms));
+    ls_batch_norm_rstd(n->rstd, n->squares, n->count, l->layer->eps, n->C);
 exit:
     return status;
 }
 
-static ls_status show(const ls_sharded_net *net, const ls_net_layer_state *l, const statistics *s)
+static ls_status show(const ls_sharded_net *net, const ls_net_layer_state *l)
 {
     ls_status status = LS_OK;
+    const norm *n = l->lasting;
     const ls_view_run run = channels_of(l);
-    LS_TRY(ls_net_show_row(net, l->number, LS_POINT_BATCH_MEAN, run, s->mean));
-    LS_TRY(ls_net_show_row(net, l->number, LS_POINT_BATCH_RSTD, run, s->rstd));
+    LS_TRY(ls_net_show_row(net, l->number, LS_POINT_BATCH_MEAN, run, n->mean));
+    LS_TRY(ls_net_show_row(net, l->number, LS_POINT_BATCH_RSTD, run, n->rstd));
 exit:
     return status;
 }
@@ -168,24 +158,21 @@ static ls_status forward(ls_sharded_net *net, ls_net_layer_state *l, ls_rectangl
     ls_status status = LS_OK;
     norm *n = l->lasting;
     const size_t C = n->C;
-    statistics *s = &n->statistics;
     if (C == 0) goto exit; /* nor has any other member of the group */
-    *s = (statistics){NULL, NULL, NULL};
-    LS_TRY(ls_arena_alloc(net->saved, C, sizeof *s->mean, (void *)&s->mean));
-    LS_TRY(ls_arena_alloc(net->saved, C, sizeof *s->rstd, (void *)&s->rstd));
-    l->saved = s;
+    LS_TRY(ls_arena_alloc(net->saved, C, sizeof *n->mean, (void *)&n->mean));
+    LS_TRY(ls_arena_alloc(net->saved, C, sizeof *n->rstd, (void *)&n->rstd));
     const leaf_terms terms = {
-        .x = x, .mean = s->mean, .x_layout = ls_net_layout_of(x_box), .channels = C};
-    if (net->batch.dropout) {
-        LS_TRY(ls_arena_alloc(net->saved, C, sizeof *s->squares, (void *)&s->squares));
-        LS_TRY(take_statistics(net, l, s, &terms));
+        .x = x, .mean = n->mean, .x_layout = ls_net_layout_of(x_box), .channels = C};
+    if (net->batch.training) {
+        LS_TRY(ls_arena_alloc(net->saved, C, sizeof *n->squares, (void *)&n->squares));
+        LS_TRY(take_statistics(net, l, &terms));
     } else {
-        memcpy(s->mean, n->running_mean->value, C * sizeof *s->mean);
-        ls_batch_norm_rstd(s->rstd, n->running_variance->value, 1, l->layer->eps, C);
+        memcpy(n->mean, n->running_mean->value, C * sizeof *n->mean);
+        ls_batch_norm_rstd(n->rstd, n->running_variance->value, 1, l->layer->eps, C);
     }
-    LS_TRY(show(net, l, s));
+    LS_TRY(show(net, l));
     ls_batch_norm_forward(l->y, ls_net_layout_of(&l->own), x, terms.x_layout, outputs,
-                          l->own.images.count, C, s->mean, s->rstd, n->scale->value,
+                          l->own.images.count, C, n->mean, n->rstd, n->scale->value,
                           n->shift->value);
 exit:
     return status;
@@ -194,40 +181,40 @@ exit:
 /* The running statistics take in those of the batch, on every rank that holds them alike. */
 static void after(ls_sharded_net *net, ls_net_layer_state *l)
 {
-    (void)net;
     const norm *n = l->lasting;
-    const statistics *s = l->saved;
-    if (s != NULL && s->squares != NULL)
-        ls_batch_norm_running(n->running_mean->value, n->running_variance->value, s->mean,
-                              s->squares, values_of(l), l->layer->momentum, n->C);
+    if (n->C > 0 && net->batch.training)
+        ls_batch_norm_running(n->running_mean->value, n->running_variance->value, n->mean,
+                              n->squares, n->count, l->layer->momentum, n->C);
 }
 
 static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *const *dx)
 {
     ls_status status = LS_OK;
     const norm *n = l->lasting;
-    const statistics *s = l->saved;
     const size_t C = n->C, mark = ls_arena_mark(net->temporary);
     const ls_net_input *in = &l->input[0];
     const ls_image_layout layout = ls_net_layout_of(&l->own);
     ls_real *gradients = NULL; /* dscale, dshift */
     if (C == 0) goto exit;
-    const leaf_terms terms = {in->x,  l->dy, s->mean, s->rstd, ls_net_layout_of(&in->reads),
+    const leaf_terms terms = {in->x,  l->dy, n->mean, n->rstd, ls_net_layout_of(&in->reads),
                               layout, C};
     LS_TRY(ls_arena_alloc(net->temporary, 2 * C, sizeof *gradients, (void *)&gradients));
     LS_TRY(sum_over_batch(net, l, LS_POINTS, gradients, 2 * C, gradient_leaf, &terms));
     memcpy(n->scale->grad[0], gradients, C * sizeof *gradients);
     memcpy(n->shift->grad[0], gradients + C, C * sizeof *gradients);
     if (dx[0] == NULL) goto exit;
-    if (s->squares == NULL) /* running statistics are constants: x moves neither */
+    if (!net->batch.training) /* running statistics are constants: x moves neither */
         memset(gradients, 0, 2 * C * sizeof *gradients);
     ls_batch_norm_backward(dx[0], layout, l->dy, layout, in->x, terms.x_layout, l->own.area,
-                           l->own.images.count, C, s->mean, s->rstd, n->scale->value, gradients,
-                           gradients + C, values_of(l));
+                           l->own.images.count, C, n->mean, n->rstd, n->scale->value, gradients,
+                           gradients + C, n->count);
 exit:
     ls_arena_release(net->temporary, mark);
     return status;
 }
 
-const ls_net_operations ls_net_batch_norm_operations = {
-    .create = create, .forward = forward, .backward = backward, .after = after};
+const ls_net_operations LS_NET_OPERATIONS(batch_norm) = {.sums = LS_NET_SUMS_OUTPUT,
+                                                         .create = create,
+                                                         .forward = forward,
+                                                         .backward = backward,
+                                                         .after = after};

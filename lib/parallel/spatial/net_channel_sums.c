@@ -1,3 +1,9 @@
+/* net_channel_sums.c - dx where channels are cut:
+ *
+ *     dx = sum over granules g of output channels of W_g^T dy_g
+ *
+ * Each rank adds its own granules, one partial sum per node of the tree; a reduce-scatter among the
+ * ranks of one group of channels adds the nodes and leaves each rank its share of dx. */
 #include "parallel/spatial/net_channel_sums.h"
 
 /* What place `channel` next to the own one takes of the input. */

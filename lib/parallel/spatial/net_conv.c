@@ -299,5 +299,8 @@ exit:
     return status;
 }
 
-const ls_net_operations ls_net_conv_operations = {
-    .create = create, .forward = forward, .parts = true, .backward = backward};
+const ls_net_operations LS_NET_OPERATIONS(conv) = {.sums = LS_NET_SUMS_OUTPUT,
+                                                   .create = create,
+                                                   .forward = forward,
+                                                   .parts = true,
+                                                   .backward = backward};

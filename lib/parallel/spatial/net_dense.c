@@ -122,5 +122,5 @@ exit:
     return status;
 }
 
-const ls_net_operations ls_net_dense_operations = {
-    .create = create, .forward = forward, .backward = backward};
+const ls_net_operations LS_NET_OPERATIONS(dense) = {
+    .sums = LS_NET_SUMS_OUTPUT, .create = create, .forward = forward, .backward = backward};

@@ -14,7 +14,7 @@ static void drop(const ls_sharded_net *net, const ls_net_layer_state *l, ls_real
     const ls_net_shape *whole = l->shape;
     const ls_image_box *own = &l->own;
     const ls_stream stream = {batch->seed, LS_RANDOM_DROPOUT_NET, (uint32_t)l->number, batch->step};
-    const double p = batch->dropout ? l->layer->p : 0;
+    const double p = batch->training ? l->layer->p : 0;
     /* Rows that are as long as the image's have consecutive numbers. */
     const bool whole_rows = own->area.width == whole->width;
     const size_t run = whole_rows ? ls_rectangle_count(own->area) : own->area.width;
@@ -43,4 +43,4 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     return LS_OK;
 }
 
-const ls_net_operations ls_net_dropout_operations = {.forward = forward, .backward = backward};
+const ls_net_operations LS_NET_OPERATIONS(dropout) = {.forward = forward, .backward = backward};

@@ -98,5 +98,5 @@ exit:
     return status;
 }
 
-const ls_net_operations ls_net_global_pool_operations = {
-    .create = create, .forward = forward, .backward = backward};
+const ls_net_operations LS_NET_OPERATIONS(global_pool) = {
+    .sums = LS_NET_SUMS_INPUT, .create = create, .forward = forward, .backward = backward};

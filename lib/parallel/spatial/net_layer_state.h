@@ -104,8 +104,15 @@ struct ls_sharded_net {
 /* What a kind of layer does. create and backward may be NULL where there is nothing to do. Every
  * member of the world calls each of them for the same layer at the same time, also with an empty
  * block. */
+typedef enum ls_net_summed {
+    LS_NET_NO_SUMS = 0,
+    LS_NET_SUMS_OUTPUT, /* over the images and pixels of its output, */
+    LS_NET_SUMS_INPUT   /* or of its input                           */
+} ls_net_summed;
+
 #define ls_net_operations LS_TYPED(ls_net_operations)
 typedef struct ls_net_operations {
+    ls_net_summed sums; /* what the sums of ls_net_layer_state go over */
     /* Once: tables, splits of groups. */
     ls_status (*create)(ls_sharded_net *net, ls_net_layer_state *l);
     /* The rectangle `outputs` of the own block l->y, from x, which holds box x_box of the input:
@@ -124,21 +131,11 @@ typedef struct ls_net_operations {
     void (*after)(ls_sharded_net *net, ls_net_layer_state *l);
 } ls_net_operations;
 
-/* One variable for each kind, defined in its file. */
-#define ls_net_conv_operations LS_TYPED(ls_net_conv_operations)
-#define ls_net_max_pool_operations LS_TYPED(ls_net_max_pool_operations)
-#define ls_net_average_pool_operations LS_TYPED(ls_net_average_pool_operations)
-#define ls_net_global_pool_operations LS_TYPED(ls_net_global_pool_operations)
-#define ls_net_batch_norm_operations LS_TYPED(ls_net_batch_norm_operations)
-#define ls_net_relu_operations LS_TYPED(ls_net_relu_operations)
-#define ls_net_response_norm_operations LS_TYPED(ls_net_response_norm_operations)
-#define ls_net_dropout_operations LS_TYPED(ls_net_dropout_operations)
-#define ls_net_dense_operations LS_TYPED(ls_net_dense_operations)
-#define ls_net_add_operations LS_TYPED(ls_net_add_operations)
-extern const ls_net_operations ls_net_conv_operations, ls_net_max_pool_operations,
-    ls_net_average_pool_operations, ls_net_global_pool_operations, ls_net_batch_norm_operations,
-    ls_net_relu_operations, ls_net_response_norm_operations, ls_net_dropout_operations,
-    ls_net_dense_operations, ls_net_add_operations;
+/* One variable for each kind, defined in its file: ls_net_conv_operations, ... */
+#define LS_NET_OPERATIONS(name) LS_TYPED(ls_net_##name##_operations)
+#define LS_NET_DECLARE(KIND, name) extern const ls_net_operations LS_NET_OPERATIONS(name);
+LS_NET_EACH_KIND(LS_NET_DECLARE)
+#undef LS_NET_DECLARE
 
 /* ---- what the engine offers to kinds */
 

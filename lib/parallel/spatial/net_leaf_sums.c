@@ -1,3 +1,5 @@
+/* net_leaf_sums.c - the partial sums of a rank: of each of its nodes the sum of the leaves, in the
+ * order of the tree. */
 #include "parallel/spatial/net_leaves.h"
 
 ls_status ls_net_leaf_sums(ls_real *values, size_t count, const ls_net_leaves *leaves,

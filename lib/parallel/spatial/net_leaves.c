@@ -1,3 +1,4 @@
+/* net_leaves.c - the leaves (image, granule rectangle) of a rank's nodes, from left to right. */
 #include "parallel/spatial/net_leaves.h"
 
 ls_status ls_net_leaves_create(ls_net_leaves **ret_leaves, ls_arena *arena,

@@ -35,13 +35,7 @@ ls_status ls_net_check_batch(const ls_sharded_net *net, const ls_batch *batch)
     if (batch->first > needed.first || batch->first + batch->B < needed.first + needed.count)
         LS_FAIL(LS_ERR_INPUT, "batch of images %zu to below %zu: this rank needs %zu to below %zu",
                 batch->first, batch->first + batch->B, needed.first, needed.first + needed.count);
-    if (batch->images == NULL || batch->labels == NULL)
-        LS_FAIL(LS_ERR_INPUT, "batch without %s: a convolutional network needs images and labels",
-                batch->images == NULL ? "images" : "labels");
-    if (batch->pixels != n->channels * n->height * n->width)
-        LS_FAIL(LS_ERR_INPUT, "images of %zu numbers: the network reads %zu (%zu x %zu x %zu)",
-                batch->pixels, n->channels * n->height * n->width, n->channels, n->height,
-                n->width);
+    LS_TRY(ls_net_check_images(n, batch));
     LS_TRY(ls_ids_check(batch->labels, batch->B, n->classes, 0, "label"));
 exit:
     return status;

@@ -42,5 +42,5 @@ exit:
     return status;
 }
 
-const ls_net_operations ls_net_max_pool_operations = {
+const ls_net_operations LS_NET_OPERATIONS(max_pool) = {
     .forward = forward, .parts = true, .backward = backward};

@@ -20,4 +20,4 @@ static ls_status backward(ls_sharded_net *net, ls_net_layer_state *l, ls_real *c
     return LS_OK;
 }
 
-const ls_net_operations ls_net_relu_operations = {.forward = forward, .backward = backward};
+const ls_net_operations LS_NET_OPERATIONS(relu) = {.forward = forward, .backward = backward};

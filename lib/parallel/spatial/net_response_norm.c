@@ -46,5 +46,5 @@ exit:
     return status;
 }
 
-const ls_net_operations ls_net_response_norm_operations = {.forward = forward,
-                                                           .backward = backward};
+const ls_net_operations LS_NET_OPERATIONS(response_norm) = {.forward = forward,
+                                                            .backward = backward};

@@ -1,3 +1,4 @@
+/* net_sums.c - the groups, plans and nodes of sums over images and pixels, for one grid. */
 #include "parallel/spatial/net_sums.h"
 
 #include <stdlib.h>

@@ -6,33 +6,8 @@
 #include "parallel/spatial/net_boxes.h"
 #include "base/allocate.h"
 
-static const ls_net_operations *const kinds[LS_NET_KINDS] = {
-    [LS_NET_CONV] = &ls_net_conv_operations,
-    [LS_NET_MAX_POOL] = &ls_net_max_pool_operations,
-    [LS_NET_AVG_POOL] = &ls_net_average_pool_operations,
-    [LS_NET_GLOBAL_POOL] = &ls_net_global_pool_operations,
-    [LS_NET_BATCH_NORM] = &ls_net_batch_norm_operations,
-    [LS_NET_RELU] = &ls_net_relu_operations,
-    [LS_NET_RESPONSE_NORM] = &ls_net_response_norm_operations,
-    [LS_NET_DROPOUT] = &ls_net_dropout_operations,
-    [LS_NET_DENSE] = &ls_net_dense_operations,
-    [LS_NET_ADD] = &ls_net_add_operations,
-};
-
-/* That ranks have whole groups of a convolution, or equal parts of one. */
-static ls_status check_groups(const ls_net_layer_state *l)
-{
-    ls_status status = LS_OK;
-    const size_t granules = l->shape->axis.granules, groups = l->layer->groups;
-    const size_t channels = (size_t)l->grid.channels;
-    if (granules % channels != 0 || (groups % channels != 0 && channels % groups != 0))
-        LS_FAIL(LS_ERR_INPUT,
-                "layer %s: %zu granules of channels in %zu groups, cut into %zu parts: allowed are "
-                "equal parts that are whole groups, or parts of one",
-                l->layer->name, granules, groups, channels);
-exit:
-    return status;
-}
+#define OPERATIONS(KIND, name) [LS_NET_##KIND] = &LS_NET_OPERATIONS(name),
+static const ls_net_operations *const kinds[LS_NET_KINDS] = {LS_NET_EACH_KIND(OPERATIONS)};
 
 static ls_status fill_layer(ls_sharded_net *net, size_t n)
 {
@@ -44,28 +19,24 @@ static ls_status fill_layer(ls_sharded_net *net, size_t n)
     l->grid = net->grids.layer[n];
     l->at = ls_layer_grid_place(&l->grid, ls_group_rank(net->setup.world));
     l->shape = &net->shapes.layer[n];
-    l->n_inputs = layer->kind == LS_NET_ADD ? 2 : 1;
-    l->input[0].from = layer->from;
-    l->input[1].from = layer->beside;
-    for (int i = 0; i < l->n_inputs; i++)
+    l->n_inputs = ls_net_traits_of(layer->kind)->inputs;
+    for (int i = 0; i < l->n_inputs; i++) {
+        l->input[i].from = ls_net_input_of(layer, i);
         l->input[i].shape = ls_net_shape_at(&net->shapes, l->input[i].from);
+    }
     l->operations = kinds[layer->kind];
     if (ls_layer_grid_ranks(&l->grid) != ls_group_size(net->setup.world))
         LS_FAIL(LS_ERR_INPUT, "layer %s: a grid of %d ranks in a world of %d", layer->name,
                 ls_layer_grid_ranks(&l->grid), ls_group_size(net->setup.world));
-    if (layer->kind == LS_NET_CONV) LS_TRY(check_groups(l));
+    if (ls_net_traits_of(layer->kind)->channels == LS_NET_GROUP &&
+        !ls_net_channels_fit(layer, l->shape, (size_t)l->grid.channels))
+        LS_FAIL(LS_ERR_INPUT,
+                "layer %s: %zu granules of channels in %zu groups, cut into %d parts: allowed are "
+                "equal parts that are whole groups, or parts of one",
+                layer->name, l->shape->axis.granules, layer->groups, l->grid.channels);
     LS_TRY(ls_arena_create(&l->gradients, net->memory, LS_MEM_TEMPORARY));
 exit:
     return status;
-}
-
-/* Whether a layer sums over images and pixels, and over which pixels. NULL: it does not. */
-static const ls_net_shape *summed(const ls_net_layer_state *l)
-{
-    const ls_net_kind kind = l->layer->kind;
-    if (kind == LS_NET_GLOBAL_POOL) return l->input[0].shape;
-    if (kind == LS_NET_CONV || kind == LS_NET_DENSE || kind == LS_NET_BATCH_NORM) return l->shape;
-    return NULL;
 }
 
 /* Sums in the grid of layer l over the pixels of `shape`: an earlier layer's, or new ones. */
@@ -132,7 +103,10 @@ ls_status ls_sharded_net_create(ls_sharded_net **ret_net, const ls_sharded_net_s
     LS_TRY(ls_net_boxes_create(net));
     for (size_t n = 0; n < net->net->count; n++) {
         ls_net_layer_state *l = &net->layers[n];
-        if (summed(l)) LS_TRY(find_sums(net, l, summed(l), &l->sums));
+        if (l->operations->sums != LS_NET_NO_SUMS)
+            LS_TRY(find_sums(
+                net, l, l->operations->sums == LS_NET_SUMS_INPUT ? l->input[0].shape : l->shape,
+                &l->sums));
         LS_TRY(find_columns(net, l));
         if (l->operations->create) LS_TRY(l->operations->create(net, l));
     }

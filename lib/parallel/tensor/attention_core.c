@@ -63,7 +63,7 @@ static ls_attention_shape head_shape(const ls_attention_block *block, const ls_a
     shape.scale = 1.0 / sqrt((double)own->width);
     shape.causal = block->causal;
     shape.keys = keys ? keys + b * batch->S : NULL;
-    shape.dropout = batch->dropout ? block->dropout : 0;
+    shape.dropout = batch->training ? block->dropout : 0;
     shape.stream.seed = batch->seed;
     shape.stream.purpose = LS_RANDOM_DROPOUT_ATTENTION;
     shape.stream.layer = block->layer;

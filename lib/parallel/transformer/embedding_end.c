@@ -20,7 +20,7 @@ static void embedding_dropout(const ls_stage *stage, ls_real *y, const ls_real *
 {
     ls_stream stream = {batch->seed, LS_RANDOM_DROPOUT_EMBEDDING, 0, batch->step};
     ls_own_dropout(&stage->tp, y, x, ls_batch_tokens(batch), stage->config->d_model,
-                   batch->dropout ? stage->config->dropout : 0, stream, batch->first);
+                   batch->training ? stage->config->dropout : 0, stream, batch->first);
 }
 
 ls_status ls_embed_keep(const ls_stage *stage, ls_micro_batch *mb)

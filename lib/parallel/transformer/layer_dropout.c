@@ -7,6 +7,6 @@ void ls_layer_dropout(const ls_tensor_parallel *tp, const ls_layer *layer, ls_re
                       const ls_real *x, ls_purpose purpose, const ls_batch *batch)
 {
     ls_stream stream = {batch->seed, (uint32_t)purpose, layer->number, batch->step};
-    ls_own_dropout(tp, y, x, ls_batch_tokens(batch), layer->D, batch->dropout ? layer->dropout : 0,
+    ls_own_dropout(tp, y, x, ls_batch_tokens(batch), layer->D, batch->training ? layer->dropout : 0,
                    stream, batch->first);
 }

@@ -55,6 +55,11 @@ LS_API size_t ls_legal_channels(const ls_net *net, int *ret_channels, size_t max
  * layer that exists; dp is at most the batch. Called by ls_layout_check. */
 LS_API ls_status ls_net_layout_check(const ls_layout *layout, const ls_config *config) LS_MUST_USE;
 
+/* Whether a layer's output can be cut into so many parts of channels: equal parts in granules, of
+ * which each has whole groups of a convolution or lies in one group. */
+LS_API bool ls_net_channels_fit(const ls_net_layer *layer, const ls_net_shape *shape,
+                                size_t channels);
+
 /* Granules of a layer's channels that coordinate `channel` of its grid has: ls_share_of. */
 LS_API ls_share ls_net_channel_granules(const ls_net_shape *shape, const ls_layer_grid *grid,
                                         int channel);
